@@ -103,8 +103,20 @@ impl OutputCheck {
 /// # Errors
 /// Inputs that do not fit, weights without data, ops that the interpreter lacks.
 pub fn reference(graph: &Graph, inputs: &[&HostTensor]) -> Result<Vec<HostTensor>, Error> {
+    reference_at(graph, &interp::Symbols::new(), inputs)
+}
+
+/// As [`reference`], at values of those symbols that no input tells.
+///
+/// # Errors
+/// As [`reference`].
+pub fn reference_at(
+    graph: &Graph,
+    symbols: &interp::Symbols,
+    inputs: &[&HostTensor],
+) -> Result<Vec<HostTensor>, Error> {
     let tensors = inputs.iter().map(|t| to_tensor(t)).collect::<Result<Vec<_>, _>>()?;
-    let results = interp::run(graph, &tensors, &interp::Symbols::new())?;
+    let results = interp::run(graph, &tensors, symbols)?;
     results.iter().map(HostTensor::of).collect()
 }
 

@@ -7,6 +7,8 @@ use fusewright_graph::interp::InterpError;
 use fusewright_graph::tensor::{NoMemory, TensorError};
 use fusewright_runtime::{DeviceFailure, RuntimeError};
 
+use crate::knobs;
+
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -52,10 +54,11 @@ impl Error {
 }
 
 impl Error {
-    /// The same error with what it is about before it.
+    /// The same error with what it is about before it. What a variable of the environment is to blame for is about that.
     #[must_use]
     pub fn about(self, what: impl std::fmt::Display) -> Self {
         match self {
+            Error::Input(message) if knobs::is_blamed(&message) => Error::Input(message),
             Error::Input(message) => Error::Input(format!("{what}: {message}")),
             Error::Call(message) => Error::Call(format!("{what}: {message}")),
             Error::Memory(message) => Error::Memory(format!("{what}: {message}")),

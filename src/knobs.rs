@@ -123,6 +123,12 @@ pub fn unknown() -> Vec<String> {
     unknown
 }
 
+/// Says that a message is of one of our variables: these begin with its name.
+pub(crate) fn is_blamed(message: &str) -> bool {
+    let behind = |knob: &Knob| message.strip_prefix(knob.name);
+    ALL.iter().filter_map(behind).any(|rest| rest.starts_with(':'))
+}
+
 /// The variables of others that a report shows: paths of installations, a compiler, a folder. They are read as their owners mean them.
 pub(crate) const OF_OTHERS: &[Knob] = &[
     ASCEND_HOME_PATH,

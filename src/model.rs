@@ -84,6 +84,17 @@ fn without_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
+/// Why an op cannot be run here, if it cannot: it has no meaning here, or waits for other ranks.
+pub(crate) fn not_run(op: &Op) -> Option<&'static str> {
+    match op {
+        Op::Prim(Prim::Opaque { .. }) => Some("no table says what it computes, so only its framework can run it"),
+        Op::Prim(Prim::AllReduce(all)) if all.ranks != Some(1) => {
+            Some("there is one device, and it waits for other ranks")
+        }
+        _ => None,
+    }
+}
+
 /// Refuses a graph with ops of the host framework, which have no meaning here, and with collectives of other than one
 /// rank: neither can be run.
 ///
@@ -97,7 +108,7 @@ pub fn check_runnable(graph: &Graph) -> Result<(), Error> {
                 let reason = attrs.iter().find(|(name, _)| name == "reason").map(|(_, reason)| reason.as_str());
                 opaque.entry(format!("`{target}`")).or_insert((0, graph.origin(node), reason)).0 += 1;
             }
-            Op::Prim(Prim::AllReduce(all)) if all.ranks != Some(1) => {
+            op @ Op::Prim(Prim::AllReduce(all)) if not_run(op).is_some() => {
                 let op = format!("`{}` over {}", node.op.name(), all.described());
                 collectives.entry(op).or_insert((0, graph.origin(node), None)).0 += 1;
             }

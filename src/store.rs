@@ -64,8 +64,10 @@ fn chosen_by(caches: &Path) -> &'static str {
 /// # Errors
 /// In words, a folder that cannot be used, or a size that is no number.
 pub fn kernel_cache(choice: &CacheChoice) -> Result<Option<DiskCache>, String> {
-    let Some(folder) = choice.folder()? else { return Ok(None) };
-    DiskCache::open(&folder, limit()?).map(Some).map_err(|e| e.to_string())
+    let Some((folder, from)) = choice.located()? else { return Ok(None) };
+    let is_variable = [knobs::CACHE_DIR.name, knobs::XDG_CACHE_HOME.name].contains(&from);
+    let wrong = |message: String| if is_variable { format!("{from}: {message}") } else { message };
+    DiskCache::open(&folder, limit()?).map(Some).map_err(|e| wrong(e.to_string()))
 }
 
 /// How many bytes the cache may hold, and what the host model of NPUs keeps beside it as many again.

@@ -139,7 +139,7 @@ pub struct RunArgs {
     #[arg(long, default_value = "cpu")]
     pub target: Target,
     /// NVIDIA GPU to run on, by its number; the driver counts from 0
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = whole::<usize>(0, u32::MAX.into()))]
     pub device: usize,
     /// File with inputs in0… and, if stored, results out0… to compare with; a second case is b_in0…, b_out0…. Without this
     /// option inputs are made from a seed, and results are compared with those of the reference interpreter
@@ -154,7 +154,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub made: MadeArgs,
     /// Threads for launches
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, default_value_t = 1, allow_negative_numbers = true, value_parser = whole::<u16>(1, 1024))]
     pub threads: u16,
     /// Print JSON
     #[arg(long)]
@@ -165,10 +165,10 @@ pub struct RunArgs {
 #[derive(Debug, Args)]
 pub struct MadeArgs {
     /// Seed of made inputs [default: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u64>(0, u64::MAX.into()))]
     pub seed: Option<u64>,
     /// Value of every symbolic extent of made inputs that no `--dim` names [default: a small number in the symbol's range]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<i64>(0, i64::MAX.into()))]
     pub rows: Option<i64>,
     /// Value of one symbolic extent of made inputs
     #[arg(long, value_name = "NAME=N", value_parser = size)]
@@ -197,16 +197,31 @@ impl MadeArgs {
     }
 }
 
+/// A whole number that is neither below `least` nor above `most`. The message of a wrong option has its name and its text
+/// ahead of what is said here.
+fn whole<T: TryFrom<i128>>(least: i128, most: i128) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync {
+    move |text| {
+        let number: i128 = text.parse().map_err(|_| format!("`{text}` is no whole number"))?;
+        match T::try_from(number) {
+            _ if number < least => Err(format!("{number} is below {least}")),
+            Ok(fits) if number <= most => Ok(fits),
+            _ => Err(format!("{number} is above {most}")),
+        }
+    }
+}
+
 /// A number of ranks by the name of their group.
 fn group(text: &str) -> Result<(String, u32), String> {
-    let parsed = text.rsplit_once('=').and_then(|(name, ranks)| Some((name.to_owned(), ranks.parse().ok()?)));
-    parsed.filter(|(_, ranks)| *ranks > 0).ok_or_else(|| "expected NAME=RANKS".to_owned())
+    let named = text.rsplit_once('=').filter(|(name, _)| !name.is_empty());
+    let (name, ranks) = named.ok_or_else(|| "expected NAME=RANKS".to_owned())?;
+    Ok((name.to_owned(), whole::<u32>(1, u32::MAX.into())(ranks)?))
 }
 
 /// A size by name.
 fn size(text: &str) -> Result<(String, i64), String> {
-    let parsed = text.split_once('=').and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
-    parsed.filter(|(_, value)| *value >= 0).ok_or_else(|| "expected NAME=N".to_owned())
+    let named = text.split_once('=').filter(|(name, _)| !name.is_empty());
+    let (name, value) = named.ok_or_else(|| "expected NAME=N".to_owned())?;
+    Ok((name.to_owned(), whole::<i64>(0, i64::MAX.into())(value)?))
 }
 
 /// Arguments of `explain`.
@@ -257,17 +272,17 @@ pub struct BenchArgs {
     #[arg(long)]
     pub suite: Option<String>,
     /// Copies of MODEL in suite `compile`, each fed by the one before
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, default_value_t = 1, allow_negative_numbers = true, value_parser = whole::<u16>(1, 1024))]
     pub layers: u16,
     /// Target to run on: `cpu`, `cpu-llvm[:LEVEL]` or `cuda[:sm_XX]`; `fusewright devices` lists those that run here
     #[arg(long, default_value = "cpu")]
     pub target: Target,
     /// Row counts, separated by commas [default: those of 1, 8, 32, 128, 512 and 4096 that the graph takes; on a GPU 1 to
     /// 16384]
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', allow_negative_numbers = true, value_parser = whole::<u32>(0, u32::MAX.into()))]
     pub rows: Vec<u32>,
     /// Threads for launches
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, default_value_t = 1, allow_negative_numbers = true, value_parser = whole::<u16>(1, 1024))]
     pub threads: u16,
     /// List the cases and measure nothing
     #[arg(long)]
@@ -279,13 +294,13 @@ pub struct BenchArgs {
     #[arg(long, conflicts_with_all = ["check", "list"])]
     pub against_unfused: bool,
     /// Number of combinations to check, measure or list, chosen by the seed [default: all]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, allow_negative_numbers = true, value_parser = whole::<u32>(1, u32::MAX.into()))]
     pub sample: Option<u32>,
     /// Combinations to check, measure or list, by their place in the list: from A, counted from 0, to the one before B
     #[arg(long, conflicts_with = "sample", value_name = "A..B", value_parser = slice)]
     pub slice: Option<(usize, usize)>,
     /// Seed of the sample and of its inputs
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true, value_parser = whole::<u64>(0, u64::MAX.into()))]
     pub seed: Option<u64>,
     /// Cases to measure, separated by commas: names as `--list` prints them [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
@@ -305,7 +320,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "F.json", conflicts_with_all = ["out", "tune", "deadline"])]
     pub from: Option<PathBuf>,
     /// Seconds after which no further figure of a GPU is begun
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = whole::<u64>(0, u64::MAX.into()))]
     pub deadline: Option<u64>,
     /// Measure the schedules that kernels of a GPU can have, and write those that are faster than the usual ones to the table
     /// `--out`
@@ -315,7 +330,7 @@ pub struct BenchArgs {
     #[arg(long, conflicts_with_all = ["out", "from", "tune", "deadline", "inputs", "sample", "slice", "seed"])]
     pub estimate: bool,
     /// Gigabytes per second of an NPU's memory, in place of the documented figure
-    #[arg(long, value_name = "GB/S", value_parser = positive)]
+    #[arg(long, value_name = "GB/S", allow_negative_numbers = true, value_parser = positive)]
     pub bandwidth: Option<f64>,
     /// Print JSON
     #[arg(long)]
@@ -327,13 +342,16 @@ pub struct BenchArgs {
 
 /// A range of places.
 fn slice(text: &str) -> Result<(usize, usize), String> {
-    let parsed = text.split_once("..").and_then(|(start, end)| Some((start.parse().ok()?, end.parse().ok()?)));
-    parsed.filter(|(start, end)| start < end).ok_or_else(|| "expected A..B, A less than B".to_owned())
+    let (start, end) = text.split_once("..").ok_or_else(|| "expected A..B".to_owned())?;
+    let place = whole::<usize>(0, u32::MAX.into());
+    let (start, end) = (place(start)?, place(end)?);
+    if start < end { Ok((start, end)) } else { Err(format!("{end} is not above {start}")) }
 }
 
 /// A number above zero.
 fn positive(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|x: &f64| *x > 0.0 && x.is_finite()).ok_or_else(|| "expected a number above 0".to_owned())
+    let number: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
+    if number > 0.0 && number.is_finite() { Ok(number) } else { Err(format!("{number} is no finite number above 0")) }
 }
 
 /// Arguments of `opt`.

@@ -6,7 +6,6 @@ mod args;
 mod commands;
 mod files;
 mod help;
-mod nearest;
 mod output;
 mod values;
 

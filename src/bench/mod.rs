@@ -113,15 +113,16 @@ fn binding(graph: &Graph, rows: Option<usize>) -> Result<Symbols, Error> {
 pub fn measure(case: &BenchCase, target: &Target, rows: Option<usize>, threads: usize) -> Result<BenchRow, Error> {
     let fused = compile(&case.graph, target, &options(true))?;
     let unfused = compile(&case.graph, target, &options(false))?;
+    let sizes = binding(&case.graph, rows)?;
     let inputs = inputs(&case.graph, rows)?;
     let inputs: Vec<&HostTensor> = inputs.iter().collect();
-    let outputs = fused.program.run(&inputs, threads)?;
+    let outputs = fused.program.run_at(&sizes, &inputs, threads)?;
     let bytes = inputs.iter().copied().chain(&outputs).map(|t| t.bytes.len()).sum::<usize>();
     let source = zeroed(bytes / 2)?;
     let mut sink = zeroed(bytes / 2)?;
     let mut variants: [Variant<'_>; 3] = [
-        Box::new(|| fused.program.run_discarding(&inputs, threads)),
-        Box::new(|| unfused.program.run_discarding(&inputs, threads)),
+        Box::new(|| fused.program.run_discarding_at(&sizes, &inputs, threads)),
+        Box::new(|| unfused.program.run_discarding_at(&sizes, &inputs, threads)),
         Box::new(|| {
             sink.copy_from_slice(black_box(&source));
             black_box(&mut sink);

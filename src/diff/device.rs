@@ -17,13 +17,14 @@ pub(super) fn agree(graph: &Graph, target: &Target, cases: &[Case<'_>]) -> Resul
     let fallbacks = compiled.fallbacks.iter().map(|f| format!("{}: {}", f.label, f.reason)).collect();
     let mut agreement = Agreement { fused, fallbacks, ..Agreement::default() };
     for (symbols, inputs, ranges) in cases {
-        let got = run(&compiled, inputs, 1, symbols)?;
+        let here = |found: Difference| found.of(target);
+        let got = run(&compiled, inputs, 1, symbols).map_err(here)?;
         // A library on the device sums in an order of its own.
         if agreement.fallbacks.is_empty() && compiled.program.counts().matmuls == 0 {
             let chain = Chain::of(&compiled.fused, &compiler, symbols)?;
-            same("device code is not its kernel", symbols, &got, &chain.run(inputs)?)?;
+            same("device code is not its kernel", symbols, &got, &chain.run(inputs)?).map_err(here)?;
         }
-        inside("outside its interval", symbols, &got, ranges, &mut agreement)?;
+        inside("outside its interval", symbols, &got, ranges, &mut agreement).map_err(here)?;
     }
     Ok(agreement)
 }

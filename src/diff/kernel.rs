@@ -90,6 +90,11 @@ pub fn kernel(kernel: &Kernel, target: &Target, cases: &[BTreeMap<String, i64>],
     against(kernel, kernel, target, cases, seed)
 }
 
+/// The targets that [`kernel`] compares for one that is asked for.
+pub fn kernel_targets(target: &Target) -> Vec<Target> {
+    if *target == Target::Cpu { HOST_TARGETS.to_vec() } else { vec![target.clone()] }
+}
+
 /// As [`kernel`], with machine code of a kernel that must compute the same. It is launched as the kernel that it is judged by.
 pub(super) fn against(
     meaning: &Kernel,
@@ -101,7 +106,7 @@ pub(super) fn against(
     let for_target = |k: &Kernel| expand(k, column(target)).map_err(|e| Error::Input(e.to_string()));
     let expanded = for_target(meaning)?;
     let machine = for_target(compiled)?;
-    let targets = if *target == Target::Cpu { HOST_TARGETS } else { std::slice::from_ref(target) };
+    let targets = kernel_targets(target);
     let codes =
         targets.iter().map(|target| Code::of(&machine, &expanded, target)).collect::<Result<Vec<_>, Error>>()?;
     let mut agreement = Agreement::default();
@@ -117,11 +122,11 @@ pub(super) fn against(
         for (code, threads) in codes.iter().flat_map(|code| [(code, 1), (code, THREADS)]) {
             let got = match code.launch(&start, dims, threads)? {
                 Ok(got) => got,
-                Err(found) => return Ok(Verdict::Differ(found)),
+                Err(found) => return Ok(Verdict::Differ(found.of(&code.artifact.target))),
             };
             if let Some(found) = first(meaning, dims, &got, &want) {
-                let found = format!("{}: {found}", code.artifact.target);
-                return Ok(Verdict::Differ(Difference::new("machine code is not its kernel", found)));
+                let found = Difference::new("machine code is not its kernel", found);
+                return Ok(Verdict::Differ(found.of(&code.artifact.target)));
             }
         }
         let elements = |(p, b): (&Param, &Buffer)| b.bytes().len() * 8 / p.dtype.bits() as usize;

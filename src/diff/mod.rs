@@ -2,13 +2,14 @@
 //!
 //! | way | compared with | how |
 //! |---|---|---|
-//! | the program on the CPU, one thread | the same on three threads | to the bit |
-//! | the program | the same, inputs that it updates overwritten in place | to the bit |
-//! | the program | its kernels in the Kernel IR interpreter, as expanded for the target | to the bit |
+//! | the program of every target of this build that is the host | the intervals of the graph interpreter | inside |
+//! | each of these, on one thread and on three | its kernels in the Kernel IR interpreter, as expanded for the target | to the bit |
+//! | the program of `cpu` | the same, inputs that it updates overwritten in place | to the bit |
 //! | a kernel as expanded | the same as lowered, unless a function of it is approximate | to the bit |
-//! | the program | one kernel per op | to the bit |
-//! | the program | the same for every other target of this build that is the host, and one kernel on each | to the bit |
-//! | both programs | the intervals of the graph interpreter | inside |
+//! | the program of `cpu` | one kernel per op | to the bit |
+//! | one kernel per op | the intervals of the graph interpreter | inside |
+//!
+//! No target is judged by another: what the graph and its kernels mean decides which of two is wrong, and the difference names it.
 //!
 //! For a target with a device of its own the order of its reductions is its own too: its program is compared with its
 //! kernels in the Kernel IR interpreter, and with the intervals.
@@ -36,7 +37,7 @@ use crate::inputs::{Values, tensors};
 use crate::{CacheChoice, Compiled, Compiler, Error, HostTensor, Options, ThreadPool, Tiers, compile};
 use chain::Chain;
 
-pub use kernel::{dims, kernel, made_buffers};
+pub use kernel::{dims, kernel, kernel_targets, made_buffers};
 pub use reduce::reduce;
 
 /// Threads of the run that one thread is compared with.
@@ -77,6 +78,11 @@ impl Difference {
     pub(crate) fn new(kind: &'static str, message: impl fmt::Display) -> Self {
         Difference { kind, message: message.to_string() }
     }
+
+    /// The same with the target whose program differs ahead of it.
+    fn of(self, target: &Target) -> Self {
+        Difference { message: format!("{target}: {}", self.message), ..self }
+    }
 }
 
 impl fmt::Display for Difference {
@@ -107,6 +113,11 @@ fn against(meaning: &Graph, compiled: &Graph, target: &Target, cases: &[Symbols]
     }
     let agreed = if is_host(target) { agree(compiled, &made) } else { device::agree(compiled, target, &made) };
     Ok(agreed.map_or_else(Verdict::Differ, Verdict::Equal))
+}
+
+/// The targets that [`graph`] compares for one that is asked for.
+pub fn graph_targets(target: &Target) -> Vec<Target> {
+    if is_host(target) { HOST_TARGETS.to_vec() } else { vec![target.clone()] }
 }
 
 /// Whether a target's code runs on the host, by the order of reductions that all such targets share.
@@ -181,24 +192,34 @@ impl Ways {
         ranges: &[interp::Enclosure],
         agreement: &mut Agreement,
     ) -> Result<(), Difference> {
-        let got = run(&self.fused, inputs, 1, symbols)?;
-        let op_by_op = run(&self.unfused, inputs, 1, symbols)?;
-        same("threads change bits", symbols, &run(&self.fused, inputs, THREADS, symbols)?, &got)?;
-        same("overwriting inputs changes bits", symbols, &run_in_place(&self.fused, inputs, symbols)?, &got)?;
+        let cpu = |found: Difference| found.of(&Target::Cpu);
+        let got = run(&self.fused, inputs, 1, symbols).map_err(cpu)?;
+        inside("outside its interval", symbols, &got, ranges, agreement).map_err(cpu)?;
+        for (target, compiled) in &self.others {
+            let other = run(compiled, inputs, 1, symbols);
+            // Elements are counted once, not for every target.
+            let judged =
+                |other: Vec<Tensor>| inside("outside its interval", symbols, &other, ranges, &mut Agreement::default());
+            other.and_then(judged).map_err(|found| found.of(target))?;
+        }
+        let threaded = run(&self.fused, inputs, THREADS, symbols).map_err(cpu)?;
+        same("threads change bits", symbols, &threaded, &got).map_err(cpu)?;
+        let in_place = run_in_place(&self.fused, inputs, symbols).map_err(cpu)?;
+        same("overwriting inputs changes bits", symbols, &in_place, &got).map_err(cpu)?;
+        let op_by_op = run(&self.unfused, inputs, 1, symbols).map_err(cpu)?;
         if agreement.fallbacks.is_empty() {
+            let meant = Chain::of(&self.fused.fused, &self.compiler, symbols)?.run(inputs)?;
+            same("machine code is not its kernel", symbols, &got, &meant).map_err(cpu)?;
             for (target, compiled) in &self.others {
                 for threads in [1, THREADS] {
-                    let other = run(compiled, inputs, threads, symbols)?;
-                    same("machine code depends on its compiler", symbols, &other, &got)
-                        .map_err(|d| Difference { message: format!("{target}: {}", d.message), ..d })?;
+                    let other = run(compiled, inputs, threads, symbols);
+                    let judged = |other: Vec<Tensor>| same("machine code is not its kernel", symbols, &other, &meant);
+                    other.and_then(judged).map_err(|found| found.of(target))?;
                 }
             }
-            let chain = Chain::of(&self.fused.fused, &self.compiler, symbols)?;
-            same("machine code is not its kernel", symbols, &got, &chain.run(inputs)?)?;
-            same("fusion changes bits", symbols, &op_by_op, &got)?;
+            same("fusion changes bits", symbols, &op_by_op, &got).map_err(cpu)?;
         }
-        inside("outside its interval", symbols, &got, ranges, agreement)?;
-        inside("op by op outside its interval", symbols, &op_by_op, ranges, agreement)
+        inside("op by op outside its interval", symbols, &op_by_op, ranges, agreement).map_err(cpu)
     }
 }
 
@@ -235,7 +256,7 @@ fn run(compiled: &Compiled, inputs: &[Tensor], threads: usize, symbols: &Symbols
     let failed = |e: Error| Difference::new("the program fails", format!("{e}{}", at(symbols)));
     let given = inputs.iter().map(HostTensor::of).collect::<Result<Vec<_>, _>>().map_err(failed)?;
     let given: Vec<&HostTensor> = given.iter().collect();
-    let results = compiled.program.run_guarded(&given, threads).map_err(failed)?;
+    let results = compiled.program.run_guarded(symbols, &given, threads).map_err(failed)?;
     results.iter().map(|t| crate::check::to_tensor(t).map_err(failed)).collect()
 }
 
@@ -243,7 +264,7 @@ fn run(compiled: &Compiled, inputs: &[Tensor], threads: usize, symbols: &Symbols
 fn run_in_place(compiled: &Compiled, inputs: &[Tensor], symbols: &Symbols) -> Result<Vec<Tensor>, Difference> {
     let failed = |e: Error| Difference::new("the program fails", format!("{e}{}", at(symbols)));
     let given = inputs.iter().map(HostTensor::of).collect::<Result<Vec<_>, _>>().map_err(failed)?;
-    let (results, _) = compiled.program.run_overwriting(given, THREADS).map_err(failed)?;
+    let (results, _) = compiled.program.run_overwriting(symbols, given, THREADS).map_err(failed)?;
     results.iter().map(|t| crate::check::to_tensor(t).map_err(failed)).collect()
 }
 

@@ -73,7 +73,13 @@ fn part(graph: &Graph, outputs: &[Value], cut: &BTreeSet<Value>) -> Graph {
             }
         }
     }
-    outputs.iter().for_each(|v| b.output(map[v]));
+    let mut updated = BTreeSet::new();
+    for value in outputs {
+        let is_kept = |name: &String| graph.inputs().iter().any(|i| i.name == *name && wanted.contains(&i.value));
+        let over = graph.outputs().iter().filter(|o| o.value == *value).filter_map(|o| o.updates.clone());
+        let over = over.filter(is_kept).find(|name| updated.insert(name.clone()));
+        b.add_output(map[value], over);
+    }
     b.finish()
 }
 

@@ -69,7 +69,46 @@ fn a_program_of_another_graph_is_outside() {
         panic!("nothing was found")
     };
     assert_eq!(found.kind, "outside its interval");
-    assert!(found.message.starts_with("out0[") && found.message.contains(" at s = 4 is "), "{found}");
+    assert!(found.message.starts_with("cpu: out0[") && found.message.contains(" at s = 4 is "), "{found}");
+}
+
+/// The first target is as likely to be wrong as another. What the graph means says which is.
+#[test]
+fn the_definition_says_which_target_is_wrong() {
+    let [right, wrong] = [GRAPH.to_owned(), GRAPH.replace("add %x, %w", "sub %x, %w")]
+        .map(|text| text.parse::<Graph>().expect("the text is right"));
+    let [symbols] = &cases(&[4])[..] else { panic!("one case") };
+    let inputs = tensors(&right, symbols, 1, Values::Edges).expect("the inputs are made");
+    let ranges = interp::enclose(&right, &inputs, symbols).expect("the interpreter runs it");
+    for target in HOST_TARGETS {
+        let mut ways = Ways::of(&right).expect("it compiles");
+        let made = compile(&wrong, target, &options()).expect("it compiles").program;
+        match ways.others.iter_mut().find(|(other, _)| other == target) {
+            Some((_, compiled)) => compiled.program = made,
+            None => ways.fused.program = made,
+        }
+        let found = ways.agree(symbols, &inputs, &ranges, &mut Agreement::default()).expect_err("one is wrong");
+        assert_eq!(found.kind, "outside its interval");
+        assert!(found.message.starts_with(&format!("{target}: out0[")), "{found}");
+    }
+}
+
+/// Where the meaning leaves a choice, as reductions do, kernels have made it.
+#[test]
+fn a_kernel_says_which_target_is_wrong_inside_an_interval() {
+    let text = "graph @g(s: 1..; %x: f32[s, 200]) {\n  %y = reduce %x {op = add, axes = [1]}\n  return %y\n}\n";
+    let right: Graph = text.parse().expect("the text is right");
+    let split = "%a = slice %x {axis = 1, start = 0, end = 77}\n  %b = slice %x {axis = 1, start = 77, end = 200}\n  \
+                 %c = reduce %a {op = add, axes = [1]}\n  %d = reduce %b {op = add, axes = [1]}\n  %y = add %c, %d";
+    let wrong: Graph = text.replace("%y = reduce %x {op = add, axes = [1]}", split).parse().expect("the text is right");
+    let symbols = Symbols::from([("s".to_owned(), 9)]);
+    let inputs = tensors(&right, &symbols, 1, Values::Ordinary).expect("the inputs are made");
+    let ranges = interp::enclose(&right, &inputs, &symbols).expect("the interpreter runs it");
+    let mut ways = Ways::of(&right).expect("it compiles");
+    ways.fused.program = compile(&wrong, &Target::Cpu, &options()).expect("it compiles").program;
+    let found = ways.agree(&symbols, &inputs, &ranges, &mut Agreement::default()).expect_err("one is wrong");
+    assert_eq!(found.kind, "machine code is not its kernel");
+    assert!(found.message.starts_with("cpu: out0["), "{found}");
 }
 
 #[test]
@@ -94,7 +133,7 @@ fn code_that_writes_behind_its_buffer_is_found() {
     let dims = [dims(&right, &Sizes::default(), 1).expect("there is a dim")];
     let found = kernel::against(&right, &wrong.expect("the text is right"), &Target::Cpu, &dims, 1);
     let Ok(Verdict::Differ(found)) = found else { panic!("nothing was found") };
-    assert_eq!(found.to_string(), "machine code writes behind a buffer: %y holds 40 bytes, byte 40 at s = 1");
+    assert_eq!(found.to_string(), "machine code writes behind a buffer: cpu: %y holds 40 bytes, byte 40 at s = 1");
 }
 
 #[test]
@@ -117,6 +156,17 @@ fn a_graph_shrinks_to_what_still_fails() {
     let (small, ()) = reduce(&made, (), holds);
     assert_eq!((small.nodes().len(), small.outputs().len()), (1, 1));
     assert_eq!(reduce(&made, 7, |_| None).0.to_string(), made.to_string());
+}
+
+/// A graph that is wrong only where it overwrites an input stays wrong as it shrinks.
+#[test]
+fn a_smaller_graph_updates_what_it_still_takes() {
+    let text = GRAPH.replace("return %y, %h", "return %y, %h updates %x");
+    let made: Graph = text.parse().expect("the text is right");
+    let updates = |g: &Graph| g.outputs().iter().any(|o| o.updates.is_some()).then_some(());
+    let (small, ()) = reduce(&made, (), updates);
+    assert_eq!((small.nodes().len(), small.outputs().len()), (1, 1));
+    assert_eq!(small.outputs()[0].updates.as_deref(), Some("x"));
 }
 
 #[test]

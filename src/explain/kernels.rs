@@ -25,7 +25,9 @@ pub struct Kernels {
     /// The ops in no region that the reference interpreter computes, or for a device the host, and why; those of regions are
     /// in [`KernelReport::instead`].
     pub by_reference: Vec<Fallback>,
-    /// What computes each op that is a step in no region: `copy`, `matrix product`, `attention` or `reference`.
+    /// The ops that nothing here computes, and why: a program with one is refused.
+    pub not_run: Vec<Fallback>,
+    /// What computes each op that is a step in no region: `copy`, `matrix product`, `attention`, `reference` or `nothing here`.
     pub(crate) apart: BTreeMap<NodeId, &'static str>,
     /// The kernels that were compiled, in order.
     pub compilations: Vec<Compilation>,
@@ -117,13 +119,19 @@ pub fn kernels(fused: &Fused, report: &Explanation, target: &Target) -> Result<K
         let on_host = built.fallbacks.iter().any(|fallback| fallback.label == step.label);
         matches!(step.work, Work::Reference(_)) || (on_host && by(step).is_some_and(|by| by != "kernel"))
     };
-    let by_reference = outside().filter(listed).map(|step| {
+    let not_run = outside().filter_map(|step| {
+        let label = step.label.clone();
+        step.not_run().map(|reason| Fallback { label, reason: reason.to_owned() })
+    });
+    let not_run = not_run.collect();
+    let by_reference = outside().filter(listed).filter(|step| step.not_run().is_none()).map(|step| {
         let reason = reason(step, &built.fallbacks).unwrap_or_default();
         Fallback { label: step.label.clone(), reason }
     });
     let by_reference = by_reference.collect();
     let apart = outside().filter_map(|step| Some((made_by(&fused.graph, step)?, by(step)?))).collect();
-    Ok(Kernels { reports, steps: built.program.counts(), placement, by_reference, apart, compilations: compiler.log() })
+    let (steps, compilations) = (built.program.counts(), compiler.log());
+    Ok(Kernels { reports, steps, placement, by_reference, not_run, apart, compilations })
 }
 
 /// The names of the graph's outputs, by value.
@@ -155,6 +163,7 @@ fn by(step: &Step) -> Option<&'static str> {
         Work::Copy(_) => "copy",
         Work::MatMul { .. } | Work::GroupedMatMul => "matrix product",
         Work::Attention(_) => "attention",
+        Work::Reference(_) if step.not_run().is_some() => "nothing here",
         Work::Reference(_) => "reference",
     })
 }

@@ -248,6 +248,10 @@ fn tables(fused: &Fused, report: &Explanation, kernels: &Kernels) -> Vec<Table> 
         let rows = kernels.by_reference.iter().map(|op| vec![op.label.clone(), op.reason.clone()]).collect();
         tables.push(table("By the interpreter", &["op", "reason"], rows));
     }
+    if !kernels.not_run.is_empty() {
+        let rows = kernels.not_run.iter().map(|op| vec![op.label.clone(), op.reason.clone()]).collect();
+        tables.push(table("Not run here", &["op", "reason"], rows));
+    }
     tables.push(table("Passes", &["pass", "nodes changed", "µs"], passes));
     tables
 }

@@ -196,7 +196,7 @@ impl Picture {
 
     fn node(&mut self, fused: &Fused, kernels: &Kernels, id: NodeId) {
         let class = match kernels.apart.get(&id) {
-            Some(&"reference") => "reference",
+            Some(&("reference" | "nothing here")) => "reference",
             Some(&("matrix product" | "attention")) => "library",
             _ => return,
         };

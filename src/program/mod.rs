@@ -34,6 +34,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use fusewright_abi::DType;
+use fusewright_graph::interp::Symbols;
 use fusewright_graph::tensor::check_memory;
 use fusewright_graph::{Dim, Graph, Input, NodeId, Output};
 use fusewright_runtime::{CodeCounts, Counters, TierCounts};
@@ -57,7 +58,7 @@ pub(crate) use in_place::{InPlace, Overwrite};
 pub use in_place::{Placement, Update, UpdateCopy};
 pub(crate) use layout::Home;
 use layout::Layouts;
-pub(crate) use plan::{Binding, bind, miscounted};
+pub(crate) use plan::{Binding, bind, bind_told, miscounted};
 use plan::{Buffer, Landing, Plan};
 use plans::Plans;
 pub use state::State;
@@ -76,6 +77,8 @@ pub struct StepCounts {
     pub attentions: usize,
     /// Ops evaluated by the reference interpreter.
     pub references: usize,
+    /// Ops that cannot be run here, for which [`crate::model::check_runnable`] refuses the graph.
+    pub not_run: usize,
     /// Layout ops whose elements are copied, because no strides give what their reader takes.
     pub copies: usize,
 }
@@ -140,6 +143,7 @@ impl Program {
                 Work::Kernel(_) => counts.kernels += 1,
                 Work::MatMul { .. } | Work::GroupedMatMul => counts.matmuls += 1,
                 Work::Attention(_) => counts.attentions += 1,
+                Work::Reference(_) if step.not_run().is_some() => counts.not_run += 1,
                 Work::Reference(_) => counts.references += 1,
                 Work::Copy(_) => counts.copies += 1,
                 Work::View | Work::Constant(_) => {}
@@ -173,7 +177,15 @@ impl Program {
     /// # Errors
     /// Inputs that do not fit the graph, named; weights without data; a step that fails.
     pub fn run(&self, inputs: &[&HostTensor], threads: usize) -> Result<Vec<HostTensor>, Error> {
-        let outputs = self.run_in_place(&mut read_only(inputs), threads)?;
+        self.run_at(&Binding::new(), inputs, threads)
+    }
+
+    /// As [`Program::run`], at these values of the symbols that no input tells.
+    ///
+    /// # Errors
+    /// As [`Program::run`].
+    pub fn run_at(&self, told: &Symbols, inputs: &[&HostTensor], threads: usize) -> Result<Vec<HostTensor>, Error> {
+        let outputs = self.results(&mut read_only(inputs), None, Run { told, threads, guarded: false })?;
         Ok(outputs.into_iter().flatten().collect())
     }
 
@@ -195,7 +207,7 @@ impl Program {
     /// # Errors
     /// As [`Program::run`], and an input that is given to be overwritten and that no output updates.
     pub fn run_in_place(&self, inputs: &mut [Argument<'_>], threads: usize) -> Result<Vec<Option<HostTensor>>, Error> {
-        self.results(inputs, None, Run { threads, guarded: false })
+        self.results(inputs, None, Run::new(threads))
     }
 
     /// The buffers of the model that the graph updates, with the values that the model's file has: what a sequence of
@@ -229,17 +241,17 @@ impl Program {
         inputs: &mut [Argument<'_>],
         threads: usize,
     ) -> Result<Vec<Option<HostTensor>>, Error> {
-        let run = Run { threads, guarded: false };
-        self.results(inputs, Some(state), run)
+        self.results(inputs, Some(state), Run::new(threads))
     }
 
-    /// As [`Program::run`], on tensors of which those that the graph updates are overwritten, as are the buffers of the
+    /// As [`Program::run_at`], on tensors of which those that the graph updates are overwritten, as are the buffers of the
     /// model in a state of this call; all outputs, wherever they were written, and where that was.
     ///
     /// # Errors
     /// As [`Program::run`].
     pub fn run_overwriting(
         &self,
+        told: &Symbols,
         mut inputs: Vec<HostTensor>,
         threads: usize,
     ) -> Result<(Vec<HostTensor>, Placement), Error> {
@@ -254,8 +266,8 @@ impl Program {
         // A buffer may be overwritten whole, and have no data.
         let known = state::buffers(&self.graph).all(|(i, _)| self.weights[i].is_some());
         let mut state = known.then(|| self.state()).transpose()?;
-        let placement = self.planned(&arguments, known)?.1.plan.placement.clone();
-        let results = self.results(&mut arguments, state.as_mut(), Run { threads, guarded: true })?;
+        let placement = self.planned(told, &arguments, known)?.1.plan.placement.clone();
+        let results = self.results(&mut arguments, state.as_mut(), Run { told, threads, guarded: true })?;
         drop(arguments);
         let taken = |(output, result): (&Output, Option<HostTensor>)| {
             let name = output.updates.as_deref();
@@ -267,33 +279,48 @@ impl Program {
 
     /// As [`Program::run`], with guard bytes behind every buffer that a kernel writes, checked after its launch, and inputs
     /// that are read one element behind an address that vectors divide; on a device there are neither.
-    pub(crate) fn run_guarded(&self, inputs: &[&HostTensor], threads: usize) -> Result<Vec<HostTensor>, Error> {
-        let outputs = self.results(&mut read_only(inputs), None, Run { threads, guarded: true })?;
+    pub(crate) fn run_guarded(
+        &self,
+        told: &Symbols,
+        inputs: &[&HostTensor],
+        threads: usize,
+    ) -> Result<Vec<HostTensor>, Error> {
+        let outputs = self.results(&mut read_only(inputs), None, Run { told, threads, guarded: true })?;
         Ok(outputs.into_iter().flatten().collect())
     }
 
-    /// Runs the program and leaves the results in its workspace, for measurements.
+    /// As [`Program::run`], and leaves the results in its workspace, for measurements.
     pub fn run_discarding(&self, inputs: &[&HostTensor], threads: usize) -> Result<(), Error> {
-        let inputs = &mut read_only(inputs);
-        if let Some(device) = &self.device {
-            let (key, planned) = self.planned(inputs, false)?;
-            return device.discard(self, (&planned.plan, &key), &mut user_memory(inputs, None));
-        }
-        self.call(inputs, None, Run { threads, guarded: false }, |_, _| Ok(()))
+        self.run_discarding_at(&Binding::new(), inputs, threads)
     }
 
-    /// Microseconds of one call: on a device its own, without the way of inputs and results, else those of [`Program::run`].
+    /// As [`Program::run_discarding`], at these values of the symbols that no input tells.
+    pub(crate) fn run_discarding_at(
+        &self,
+        told: &Symbols,
+        inputs: &[&HostTensor],
+        threads: usize,
+    ) -> Result<(), Error> {
+        let inputs = &mut read_only(inputs);
+        if let Some(device) = &self.device {
+            let (key, planned) = self.planned(told, inputs, false)?;
+            return device.discard(self, (&planned.plan, &key), &mut user_memory(inputs, None));
+        }
+        self.call(inputs, None, Run { told, threads, guarded: false }, |_, _| Ok(()))
+    }
+
+    /// Microseconds of one call: on a device its own, without the way of inputs and results, else those of [`Program::run_at`].
     ///
     /// # Errors
     /// As [`Program::run`].
-    pub fn time(&self, inputs: &[&HostTensor], threads: usize) -> Result<f64, Error> {
+    pub fn time(&self, told: &Symbols, inputs: &[&HostTensor], threads: usize) -> Result<f64, Error> {
         if let Some(device) = &self.device {
             let inputs = &mut read_only(inputs);
-            let (key, planned) = self.planned(inputs, false)?;
+            let (key, planned) = self.planned(told, inputs, false)?;
             return device.time(self, (&planned.plan, &key), &mut user_memory(inputs, None));
         }
         let start = Instant::now();
-        self.run(inputs, threads)?;
+        self.run_at(told, inputs, threads)?;
         Ok(start.elapsed().as_secs_f64() * 1e6)
     }
 
@@ -302,7 +329,7 @@ impl Program {
     /// # Errors
     /// Inputs that do not fit, as for [`Program::run_in_place`].
     pub fn placement(&self, inputs: &[Argument<'_>]) -> Result<Placement, Error> {
-        Ok(self.planned(inputs, false)?.1.plan.placement.clone())
+        Ok(self.planned(&Binding::new(), inputs, false)?.1.plan.placement.clone())
     }
 
     /// As [`Program::placement`], of calls of [`Program::run_with_state`].
@@ -310,7 +337,7 @@ impl Program {
     /// # Errors
     /// As [`Program::placement`].
     pub fn placement_with_state(&self, inputs: &[Argument<'_>]) -> Result<Placement, Error> {
-        Ok(self.planned(inputs, true)?.1.plan.placement.clone())
+        Ok(self.planned(&Binding::new(), inputs, true)?.1.plan.placement.clone())
     }
 
     /// What is run, in order.
@@ -337,13 +364,13 @@ impl Program {
         &self,
         inputs: &mut [Argument<'_>],
         state: Option<&mut State>,
-        run: Run,
+        run: Run<'_>,
     ) -> Result<Vec<Option<HostTensor>>, Error> {
         let Some(device) = &self.device else {
             return self.call(inputs, state, run, |planned, memory| self.outputs(planned, memory));
         };
         state.as_ref().map_or(Ok(()), |state| state.check(&self.graph))?;
-        let (key, planned) = self.planned(inputs, state.is_some())?;
+        let (key, planned) = self.planned(run.told, inputs, state.is_some())?;
         device.call(self, (&planned.plan, &key), &mut user_memory(inputs, state))
     }
 
@@ -351,11 +378,11 @@ impl Program {
         &self,
         inputs: &mut [Argument<'_>],
         mut state: Option<&mut State>,
-        Run { threads, guarded }: Run,
+        Run { told, threads, guarded }: Run<'_>,
         finish: impl FnOnce(&Planned, &mut Memory<'_>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         state.as_ref().map_or(Ok(()), |state| state.check(&self.graph))?;
-        let (_, planned) = self.planned(inputs, state.is_some())?;
+        let (_, planned) = self.planned(told, inputs, state.is_some())?;
         let mut buffers = planned.workspace()?;
         // What is overwritten stays where it is: the caller looks for it there.
         let moved = |argument: &Argument<'_>| match argument {
@@ -427,7 +454,12 @@ impl Program {
         self.state_numbers().any(|number| donated.contains(&number))
     }
 
-    fn planned(&self, inputs: &[Argument<'_>], with_state: bool) -> Result<(PlanKey, Arc<Planned>), Error> {
+    fn planned(
+        &self,
+        told: &Symbols,
+        inputs: &[Argument<'_>],
+        with_state: bool,
+    ) -> Result<(PlanKey, Arc<Planned>), Error> {
         let tensors = || inputs.iter().map(Argument::tensor);
         let given: Vec<(DType, &[usize])> = tensors().map(|t| (t.dtype, t.shape)).collect();
         for tensor in tensors() {
@@ -437,7 +469,7 @@ impl Program {
                 return Err(Error::Call(format!("a tensor {dtype}{shape:?} takes {expected} bytes, has {got}")));
             }
         }
-        let mut key = (bind(&self.graph, &given)?, argument::donated(&self.graph, inputs)?);
+        let mut key = (bind_told(&self.graph, told, &given)?, argument::donated(&self.graph, inputs)?);
         key.1.extend(self.state_numbers().filter(|_| with_state));
         let planned = self.plan(key.clone())?;
         Ok((key, planned))
@@ -458,10 +490,20 @@ impl Program {
 
 /// How a call runs.
 #[derive(Clone, Copy)]
-struct Run {
+struct Run<'s> {
+    /// Values of the symbols that no input tells.
+    told: &'s Symbols,
     threads: usize,
     /// Whether guard bytes stand behind what kernels write.
     guarded: bool,
+}
+
+impl Run<'_> {
+    /// A call whose inputs tell all symbols.
+    fn new(threads: usize) -> Self {
+        const NONE: &Symbols = &Symbols::new();
+        Run { told: NONE, threads, guarded: false }
+    }
 }
 
 fn read_only<'a>(inputs: &[&'a HostTensor]) -> Vec<Argument<'a>> {

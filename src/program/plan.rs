@@ -507,6 +507,14 @@ pub(crate) fn miscounted<'g>(of: &str, names: impl Iterator<Item = &'g str>, giv
 /// # Errors
 /// A wrong number of tensors, a wrong dtype, rank or extent, naming the input; a symbol outside its range.
 pub(crate) fn bind(graph: &Graph, given: &[(DType, &[usize])]) -> Result<Binding, Error> {
+    bind_told(graph, &Binding::new(), given)
+}
+
+/// As [`bind`], where these are the values of the symbols that no input tells.
+///
+/// # Errors
+/// As [`bind`].
+pub(crate) fn bind_told(graph: &Graph, told: &Binding, given: &[(DType, &[usize])]) -> Result<Binding, Error> {
     let users: Vec<_> = graph.inputs().iter().filter(|i| i.kind.is_given()).collect();
     if users.len() != given.len() {
         let names = users.iter().map(|input| input.name.as_str());
@@ -518,7 +526,12 @@ pub(crate) fn bind(graph: &Graph, given: &[(DType, &[usize])]) -> Result<Binding
             return Err(Error::Call(format!("input `{}` is {ty}, got {dtype}{shape:?}", input.name)));
         }
     }
-    let binding: Binding = interp::solve(graph, &given.iter().map(|(_, shape)| *shape).collect::<Vec<_>>());
+    let mut binding: Binding = interp::solve(graph, &given.iter().map(|(_, shape)| *shape).collect::<Vec<_>>());
+    for symbol in graph.symbols() {
+        if let (Some(&value), false) = (told.get(&symbol.name), binding.contains_key(&symbol.name)) {
+            binding.insert(symbol.name.clone(), value);
+        }
+    }
     for (input, (dtype, shape)) in users.iter().zip(given) {
         let ty = graph.ty(input.value);
         for (axis, (extent, &got)) in ty.shape.iter().zip(*shape).enumerate() {
@@ -542,7 +555,7 @@ pub(crate) fn bind(graph: &Graph, given: &[(DType, &[usize])]) -> Result<Binding
         None => Ok(binding),
         Some(symbol) => {
             let (name, value) = (&symbol.name, binding[&symbol.name]);
-            Err(Error::Call(format!("symbol `{name}` is {value}, outside {}", symbol.range())))
+            Err(Error::Call(format!("symbol `{name}` is {value}, outside {}", symbol.span())))
         }
     }
 }

@@ -19,6 +19,7 @@ use super::plan::{Binding, Place, Plan, Slot};
 use crate::attention::{AttentionRule, AttentionShape, Bias, attention};
 use crate::compiler::Apart;
 use crate::matmul::{MatMulShape, grouped_matmul, matmul, narrow, rounding, widen};
+use crate::model::not_run;
 use crate::{Error, guard};
 
 /// What a step does.
@@ -101,6 +102,14 @@ pub(crate) struct Step {
     pub label: String,
     /// The kernel of the partition that it is, or is a part of.
     pub kernel: Option<usize>,
+}
+
+impl Step {
+    /// Why nothing here computes the step, if that is so.
+    pub fn not_run(&self) -> Option<&'static str> {
+        let Work::Reference(body) = &self.work else { return None };
+        body.nodes().iter().find_map(|node| not_run(&node.op))
+    }
 }
 
 /// The memory of one call.

@@ -37,6 +37,8 @@ pub struct Evaluated {
 pub struct Compared {
     /// Its name.
     pub name: String,
+    /// The targets that were compared.
+    pub targets: Vec<Target>,
     /// The sizes it was run at.
     pub cases: Vec<BTreeMap<String, i64>>,
     /// What was found.
@@ -122,7 +124,7 @@ pub fn diff_graph(graph: &Graph, target: &Target, sizes: &Sizes, seed: u64) -> R
         }
     }
     let verdict = diff::graph(graph, target, &cases, seed)?;
-    Ok(Compared { name: graph.name().to_owned(), cases, verdict })
+    Ok(Compared { name: graph.name().to_owned(), targets: diff::graph_targets(target), cases, verdict })
 }
 
 fn diff_kernel(kernel: &Kernel, target: &Target, sizes: &Sizes, seed: u64) -> Result<Compared, Error> {
@@ -137,7 +139,7 @@ fn diff_kernel(kernel: &Kernel, target: &Target, sizes: &Sizes, seed: u64) -> Re
     for case in &mut cases {
         case.remove(RANK);
     }
-    Ok(Compared { name: kernel.name.clone(), cases, verdict })
+    Ok(Compared { name: kernel.name.clone(), targets: diff::kernel_targets(target), cases, verdict })
 }
 
 /// The only graph of a text, its weights without data as inputs.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use fusewright::check::{cases, compare};
 use fusewright::graph::Graph;
+use fusewright::graph::interp::Symbols;
 use fusewright::inputs::{Sizes, Values, symbols, tensors};
 use fusewright::matrix::{self, Outcome};
 use fusewright::{
@@ -133,7 +134,8 @@ fn inputs_are_overwritten_where_they_lie() {
     let Some(compiled) = compiled("inputs_are_overwritten_where_they_lie", &graph, "910b1", &options()) else { return };
     let given = inputs(&graph, MORE_ROWS);
     let apart = compiled.program.run(&given.iter().collect::<Vec<_>>(), 1).unwrap_or_else(|e| panic!("{e}"));
-    let (results, placement) = compiled.program.run_overwriting(given, 1).unwrap_or_else(|e| panic!("{e}"));
+    let (results, placement) =
+        compiled.program.run_overwriting(&Symbols::new(), given, 1).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(results, apart);
     assert!(placement.copies.is_empty() && placement.updates.iter().all(|update| update.reason.is_none()));
 }

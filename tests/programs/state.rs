@@ -5,6 +5,7 @@ use std::path::Path;
 
 use fusewright::check;
 use fusewright::diff::options;
+use fusewright::graph::interp::Symbols;
 use fusewright::graph::{Graph, InputKind};
 use fusewright::inputs::weights_as_inputs;
 use fusewright::{Argument, HostTensor, Options, Program, State, Target, compile, model, read_safetensors};
@@ -105,7 +106,8 @@ fn calls_without_a_state_begin_with_the_file() {
     let expected = "input `b_keys` is a buffer of the model, without a state";
     assert_eq!(reasons[0].reason.as_deref(), Some(expected), "{reasons:?}");
     // All outputs, with the new values of the buffers, wherever they were written.
-    let (overwritten, placement) = program.run_overwriting(inputs.to_vec(), 1).unwrap_or_else(|e| panic!("{e}"));
+    let (overwritten, placement) =
+        program.run_overwriting(&Symbols::new(), inputs.to_vec(), 1).unwrap_or_else(|e| panic!("{e}"));
     assert!(overwritten == first && placement.updates.iter().all(|u| u.in_place), "{placement:?}");
 }
 

@@ -5,6 +5,7 @@ use fusewright::explain::{
     Explanation, Instead, KernelReport, Kernels, OverwriteReport, RefusalReport, RegionReport, RelaxationReport,
     SourceReport, Unmatched, all_names, explain, is_name, kernels,
 };
+use fusewright::graph::text::nearest::nearest;
 use fusewright::{
     Compiler, Error, Fallback, Fused, Near, PatternReport, Target, UserPatterns, VendorReport, explain_page,
     fuse_graph_for, steps_picture, vendor_ops, write_whole,
@@ -15,8 +16,7 @@ use super::report::{steps, update_copies, updates};
 use super::{Exit, FAILED, OK};
 use crate::args::{Common, ExplainArgs};
 use crate::files::Files;
-use crate::nearest::nearest;
-use crate::output::{error, idle, line, progress, stages, table};
+use crate::output::{counted, error, idle, line, progress, stages, table};
 
 pub fn main(args: &ExplainArgs, common: &Common) -> Exit {
     let files = Files::of(common).reads("MODEL", [&args.model]);
@@ -67,8 +67,9 @@ pub fn main(args: &ExplainArgs, common: &Common) -> Exit {
 }
 
 fn parse_expectation(text: &str) -> Result<(&str, usize), Error> {
-    let parsed = text.split_once('=').and_then(|(name, count)| Some((name, count.parse().ok()?)));
-    parsed.ok_or_else(|| Error::Input(format!("`--expect {text}` is not NAME=COUNT")))
+    let wrong = |why: String| Error::Input(format!("`--expect {text}` is not NAME=COUNT{why}"));
+    let (name, count) = text.split_once('=').ok_or_else(|| wrong(String::new()))?;
+    Ok((name, count.parse().map_err(|_| wrong(format!(": `{count}` is no number of regions")))?))
 }
 
 /// Refuses expectations of names that neither the vocabulary, the user's patterns nor the vendor's ops have.
@@ -79,8 +80,10 @@ fn check_names(expected: &[(&str, usize)], patterns: &UserPatterns) -> Result<()
     let Some((name, _)) = unknown else { return Ok(()) };
     let names = all_names();
     let near = nearest(name, own().chain(names.iter().map(String::as_str)));
+    let yours: Vec<String> = patterns.iter().map(|pattern| format!("`{}`", pattern.name())).collect();
+    let yours = if yours.is_empty() { String::new() } else { format!("; your patterns are {}", yours.join(", ")) };
     Err(Error::Input(format!(
-        "`--expect`: no region or pattern can have the name `{name}`; the nearest names are {near}"
+        "`--expect`: no region or pattern can have the name `{name}`; the nearest names are {near}{yours}"
     )))
 }
 
@@ -114,7 +117,8 @@ fn json_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &K
         "matmuls": steps.matmuls,
         "attentions": steps.attentions,
         "references": steps.references,
-        "by_reference": kernels.by_reference.iter().map(by_reference).collect::<Vec<_>>(),
+        "by_reference": kernels.by_reference.iter().map(fallback).collect::<Vec<_>>(),
+        "not_run": kernels.not_run.iter().map(fallback).collect::<Vec<_>>(),
         "updates": placement.ok().map(|p| updates(&output_names(&fused.graph), p)),
         "update_copies": placement.ok().map(update_copies),
         "no_updates": placement.err(),
@@ -131,7 +135,7 @@ fn json_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &K
     })
 }
 
-fn by_reference(op: &Fallback) -> serde_json::Value {
+fn fallback(op: &Fallback) -> serde_json::Value {
     json!({ "op": op.label, "reason": op.reason })
 }
 
@@ -298,9 +302,16 @@ fn print_kernels(target: &Target, kernels: &Kernels) {
             }
         }
     }
-    line(format!("a call runs {}", steps(kernels.steps)));
+    let refused = match kernels.steps.not_run {
+        0 => String::new(),
+        ops => format!("; {} cannot be run here, and `run` refuses the model", counted(ops, "op")),
+    };
+    line(format!("a call runs {}{refused}", steps(kernels.steps)));
     for op in &kernels.by_reference {
         line(format!("  by the interpreter: {}: {}", op.label, op.reason));
+    }
+    for op in &kernels.not_run {
+        line(format!("  not run here: {}: {}", op.label, op.reason));
     }
 }
 

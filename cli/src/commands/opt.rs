@@ -120,7 +120,8 @@ fn diff(args: &OptArgs, text: &str) -> Exit {
 }
 
 fn json_verdict(item: &Compared) -> Value {
-    let mut report = json!({ "name": item.name, "cases": item.cases });
+    let targets: Vec<String> = item.targets.iter().map(Target::to_string).collect();
+    let mut report = json!({ "name": item.name, "targets": targets, "cases": item.cases });
     match &item.verdict {
         Verdict::Equal(found) => {
             report["result"] = "equal".into();
@@ -138,13 +139,15 @@ fn json_verdict(item: &Compared) -> Value {
 }
 
 fn print_verdict(item: &Compared) {
+    let targets = item.targets.iter().map(Target::to_string).collect::<Vec<_>>().join(", ");
     match &item.verdict {
         Verdict::Equal(found) => {
             let (cases, elements) = (item.cases.len(), found.elements);
-            line(format!("@{}: equal, {elements} elements compared at {cases} sizes", item.name));
+            let compared = format!("{elements} elements of {targets} compared with the definition at {cases} sizes");
+            line(format!("@{}: equal, {compared}", item.name));
             found.fallbacks.iter().for_each(|said| line(format!("  by the interpreter: {said}")));
         }
-        Verdict::Differ(found) => line(format!("@{}: {found}", item.name)),
+        Verdict::Differ(found) => line(format!("@{}: {found}; compared: {targets}", item.name)),
     }
 }
 

@@ -52,6 +52,14 @@ fn expectations_of_names_that_nothing_has_are_refused() {
     ] {
         refused(2, &["explain", &path, "--expect", wrong], &[wrong.split('=').next().expect("a name"), nearest]);
     }
+    // The user's own patterns are among the names, however far they are from the wrong one.
+    let folder = folder();
+    let own = "exact my_own_long_name: (x: float) a = neg x; y = neg a; yield y => (x) yield x\n";
+    let patterns = write(&folder, "own.fw", own);
+    for wrong in ["nope=1", "rmsnorm=0"] {
+        let arguments = ["explain", &path, "--patterns", &patterns, "--expect", wrong];
+        refused(2, &arguments, &["the nearest names are", "your patterns are `my_own_long_name`"]);
+    }
     for known in ["rms_norm.fp8_group64=0", "rope.kv=0", "quant.int8_token=0"] {
         assert_eq!(call(&["explain", &path, "--expect", known]).code, Some(0), "{known}");
     }
@@ -316,7 +324,7 @@ fn rows_that_need_not_be_in_memory_say_why_they_are() {
         (Some("all_reduce"), Some(why))
     );
     let said = call(&["explain", &path]).stdout;
-    assert!(said.contains("where rows come from") && said.matches(why).count() == 4, "{said}");
+    assert!(said.contains("where rows come from") && said.matches(why).count() == 3, "{said}");
     let page = folder.path().join("g.html").display().to_string();
     assert_eq!(call(&["explain", &path, "--html", &page]).code, Some(0));
     let html = std::fs::read_to_string(&page).expect("the page is written");
@@ -353,6 +361,36 @@ fn regions_that_share_nothing_say_so() {
     }
     let said = call(&["explain", &path]).stdout;
     assert_eq!(said.matches("neither region reads what the other computes").count(), 3, "{said}");
+}
+
+/// An op that `run` refuses is none of the interpreter.
+#[test]
+fn an_op_that_cannot_be_run_is_said_to_be_so() {
+    let folder = folder();
+    let opaque = r#"opaque %a {target = "custom.op", attrs = {}, results = [f32[s, 4]]}"#;
+    let collective = r#"all_reduce %a {group = "tp", ranks = 2}"#;
+    for (op, why) in [(opaque, "only its framework can run it"), (collective, "it waits for other ranks")] {
+        let text = format!(
+            "graph @g(s: 1..8; %x: f32[s, 4]) {{\n  %a = exp %x\n  %b = {op}\n  %c = matmul %b, %b {{out = f32, transpose_b}}\n  \
+             return %c\n}}\n"
+        );
+        let path = write(&folder, "g.fw", text);
+        refused(2, &["run", &path], &["cannot be run"]);
+        let said = json(&["explain", &path, "--json"]);
+        assert_eq!((&said["references"], &said["by_reference"]), (&0.into(), &serde_json::json!([])), "{said}");
+        let [listed] = &said["not_run"].as_array().expect("a list")[..] else { panic!("{said}") };
+        assert!(listed["reason"].as_str().is_some_and(|reason| reason.contains(why)), "{listed}");
+        let table = call(&["explain", &path]).stdout;
+        assert!(
+            table.contains("0 ops by the interpreter; 1 op cannot be run here, and `run` refuses the model"),
+            "{table}"
+        );
+        assert!(table.contains("  not run here: ") && !table.contains("  by the interpreter: "), "{table}");
+        let page = folder.path().join("page.html").display().to_string();
+        assert_eq!(call(&["explain", &path, "--html", &page]).code, Some(0));
+        let page = std::fs::read_to_string(&page).expect("it is written");
+        assert!(page.contains("Not run here") && !page.contains("By the interpreter"));
+    }
 }
 
 /// The backend has no exponential of f64, so the region runs op by op: what is said of it is what `run` does.

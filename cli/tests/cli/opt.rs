@@ -13,6 +13,9 @@ const GRAPH: &str = "graph @norm(s: 1..; %x: bf16[s, 256], %r: bf16[s, 256], %w:
 }
 ";
 
+/// The targets that `diff` compares.
+const HOST_TARGETS: &str = if cfg!(feature = "llvm") { "cpu, cpu-llvm" } else { "cpu" };
+
 #[track_caller]
 fn printed(arguments: &[&str]) -> String {
     let folder = folder();
@@ -99,14 +102,17 @@ fn run_interprets_graphs_and_kernels_on_made_inputs() {
 #[test]
 fn diff_runs_every_way_and_says_equal() {
     let text = printed(&["diff"]);
-    assert_eq!(text, "@norm: equal, 44032 elements compared at 4 sizes\n");
+    let equal = format!("@norm: equal, 44032 elements of {HOST_TARGETS} compared with the definition at 4 sizes\n");
+    assert_eq!(text, equal);
     let folder = folder();
     let file = write(&folder, "double.fw", KERNEL);
     let outcome = call(&["opt", &file, "diff"]);
-    assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "@double: equal, 88 elements compared at 3 sizes\n"));
+    let equal = format!("@double: equal, 88 elements of {HOST_TARGETS} compared with the definition at 3 sizes\n");
+    assert_eq!((outcome.code, outcome.stdout), (Some(0), equal));
     let report = json(&["opt", &file, "diff", "--json", "--rows", "2", "--seed", "9"]);
     let item = &report["items"][0];
     assert_eq!((&item["result"], &item["cases"]), (&"equal".into(), &serde_json::json!([{ "s": 2 }])));
+    assert_eq!(item["targets"], serde_json::json!(HOST_TARGETS.split(", ").collect::<Vec<_>>()));
     assert_eq!((&report["seed"], &item["elements"]), (&9.into(), &16.into()));
     // Sizes with which the slice would leave its axis are left out.
     let cut = "graph @cut(s: 1..; %x: f32[s, 4]) {\n  %y = slice %x {axis = 0, start = 5, end = s}\n  return %y\n}\n";

@@ -160,5 +160,7 @@ fn the_page_does_what_it_says() {
     // Other lines stand around what the page shows.
     assert!(outcome.stdout.contains(said.trim_matches(['…', '\n'])), "{}", outcome.stdout);
     let wrong = write(&folder, "wrong.fw", wrong);
-    refused(2, &["explain", &graph, "--patterns", &wrong], &[refusal.trim_end()]);
+    let (first, _) = refusal.split_once(", …").expect("the end of the message is left out");
+    let message = first.strip_prefix("error: zero.fw: ").expect("the file is named");
+    refused(2, &["explain", &graph, "--patterns", &wrong], &["error: ", "wrong.fw: ", message]);
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use fusewright::{DType, HostTensor, read_safetensors, write_safetensors};
 
-use crate::support::{call, fixture, folder, json, refused, write};
+use crate::support::{Outcome, call, command, fixture, folder, json, refused, write};
 
 const MODEL: &str = "aten_addrms_fp8tok_h4096_bfloat16";
 
@@ -117,6 +117,70 @@ fn arguments_that_make_no_sense() {
     refused(2, &["compile", &model(), "--target", "cpu,tpu", "-o", "x"], &["tpu"]);
     refused(2, &["bench", "--suite", "nosuch"], &["nosuch", "kernels"]);
     refused(2, &["frobnicate"], &["frobnicate"]);
+}
+
+/// A number that an option does not take is said together with the option.
+#[test]
+fn numbers_out_of_range_are_named_with_their_option() {
+    let cases: [(&str, &str, &[&str], &str); 17] = [
+        ("run", "--rows", &["-1", "x", "9223372036854775808"], "`x` is no whole number"),
+        ("run", "--seed", &["-1", "x", "18446744073709551616"], "-1 is below 0"),
+        ("run", "--threads", &["0", "-1", "1025", "x"], "1025 is above 1024"),
+        ("run", "--device", &["-1", "x"], "-1 is below 0"),
+        ("run", "--dim", &["s=-1", "s=x", "s=", "s", "=3"], "-1 is below 0"),
+        ("run", "--group", &["x=0", "x=-1", "x=y", "x", "=2"], "0 is below 1"),
+        ("explain", "--group", &["x=0"], "0 is below 1"),
+        ("compile", "--group", &["x=4294967296"], "4294967296 is above 4294967295"),
+        ("explain", "--expect", &["rope=-1", "rope=x", "rope"], "`-1` is no number of regions"),
+        ("bench", "--rows", &["-1", "1,x"], "-1 is below 0"),
+        ("bench", "--layers", &["0", "-1"], "0 is below 1"),
+        ("bench", "--threads", &["0", "-1"], "0 is below 1"),
+        ("bench", "--sample", &["0", "-1"], "0 is below 1"),
+        ("bench", "--slice", &["3..1", "x..2", "4"], "1 is not above 3"),
+        ("bench", "--deadline", &["-5"], "-5 is below 0"),
+        ("bench", "--bandwidth", &["-1", "0", "inf", "x"], "-1 is no finite number above 0"),
+        ("opt", "--rows", &["-1"], "-1 is below 0"),
+    ];
+    let model = model();
+    for (command, option, values, why) in cases {
+        let mut said = String::new();
+        for value in values {
+            let more: &[&str] = if command == "compile" { &["--target", "cpu", "-o", "nowhere"] } else { &[] };
+            let arguments = [&[command, &model, option, value], more].concat();
+            let part = value.rsplit(',').next().expect("there is one");
+            refused(2, &arguments, &[option, part]);
+            said += &call(&arguments).stderr;
+        }
+        assert!(said.contains(why), "{command} {option}: no `{why}` in {said}");
+    }
+}
+
+/// An error that a variable of the environment is to blame for is not said of the model.
+#[test]
+fn a_wrong_variable_is_named_ahead_of_all_else() {
+    let folder = folder();
+    let text = "graph @g(s: 1..8; %x: f32[s, 4]) {\n  %y = exp %x\n  return %y\n}\n";
+    let (model, file) = (write(&folder, "g.fw", text), write(&folder, "file", ""));
+    for (variable, value, commands) in [
+        ("FUSEWRIGHT_TIERS", "maybe", &[&["run", &model][..]][..]),
+        ("FUSEWRIGHT_DUMP_DIR", &file, &[&["run", &model], &["explain", &model], &["bench", &model, "--rows", "1"]]),
+    ] {
+        for arguments in commands {
+            let outcome: Outcome = command(arguments).env(variable, value).output().expect("the command starts").into();
+            assert_eq!(outcome.code, Some(2), "{arguments:?}: {}", outcome.stderr);
+            let said = outcome.stderr.lines().find(|line| line.starts_with("error: ")).expect("an error");
+            assert!(said.starts_with(&format!("error: {variable}: ")), "{arguments:?}: {said}");
+            assert!(said.contains(value), "{arguments:?}: {said}");
+        }
+    }
+    // A folder of the cache that cannot be made hinders nothing.
+    for variable in ["FUSEWRIGHT_CACHE_DIR", "XDG_CACHE_HOME"] {
+        let mut run = command(&["run", &model]);
+        run.env_remove("FUSEWRIGHT_CACHE_DIR").env(variable, format!("{file}/below"));
+        let outcome: Outcome = run.output().expect("the command starts").into();
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+        assert!(outcome.stderr.starts_with(&format!("warning: {variable}: ")), "{}", outcome.stderr);
+    }
 }
 
 #[test]

@@ -201,10 +201,51 @@ fn weights_that_a_text_lacks_are_made_too() {
     let report = json(&["run", &model, "--json"]);
     assert_eq!((&report["symbols"]["n"], &report["compared"]), (&Value::from(5), &Value::from("reference")));
     assert_eq!(json(&["run", &model, "--json", "--dim", "n=2"])["cases"][0]["outputs"][0]["elements"], 6);
-    refused(2, &["run", &model, "--rows", "6"], &["`n` is 6, outside 2..5"]);
+    refused(2, &["run", &model, "--rows", "6"], &["`n` is 6, outside 2 to 5"]);
     refused(2, &["run", &model, "--dim", "m=2"], &["no symbol `m`", "`n`"]);
     refused(2, &["run", &model, "--dim", "n"], &["--dim", "NAME=N"]);
     refused(2, &["run", &model, "--check", "x.safetensors", "--rows", "2"], &["`--rows`", "`--check`"]);
+}
+
+/// Sizes that no shape of an input says are said by `--dim`, wherever a graph is run.
+#[test]
+fn a_symbol_that_no_input_has_is_told() {
+    let folder = folder();
+    let text = "graph @g(s: 0..9, t: 1..9; %x: f32[s, 1]) {\n  %i = iota {type = f32[1, t], axis = 1}\n  \
+                %y = add %x, %i\n  %n = neg %x\n  return %y, %n updates %x\n}\n";
+    let model = write(&folder, "told.fw", text);
+    let out = folder.path().join("out.safetensors").display().to_string();
+    let sizes = ["--dim", "s=2", "--dim", "t=3"];
+    for extra in [&[][..], &["--unfused"]] {
+        let report = json(&[&["run", &model, "--json", "--out", &out], &sizes[..], extra].concat());
+        assert_eq!(report["symbols"], serde_json::json!({ "s": 2, "t": 3 }));
+        assert_eq!(report["cases"][0]["outputs"][0]["elements"], 6, "{report}");
+    }
+    let stored = read_safetensors(Path::new(&out)).expect("the file is readable");
+    let item = &json(&["opt", &model, "run", "--json", "--dim", "s=2", "--dim", "t=3"])["items"][0];
+    let values: Vec<u8> = list(&item["outputs"][0]["values"])
+        .iter()
+        .flat_map(|value| (value.as_f64().expect("a number") as f32).to_le_bytes())
+        .collect();
+    assert_eq!(stored["out0"].bytes, values);
+    // The least sizes that a command chooses by itself are told as well.
+    assert_eq!(call(&["run", &model]).code, Some(0));
+    assert_eq!(call(&["opt", &model, "diff"]).code, Some(0));
+    assert_eq!(call(&["bench", &model, "--rows", "4", "--json"]).code, Some(0));
+    // Stored inputs say what s is, and nothing of t.
+    let mut given = stored.clone();
+    given.insert("in0".to_owned(), HostTensor::zeros(DType::F32, &[2, 1]));
+    given.retain(|name, _| name == "in0");
+    let check = folder.path().join("given.safetensors");
+    write_safetensors(&check, &given).expect("the folder takes files");
+    let check = ["run", &model, "--check", &check.display().to_string()];
+    refused(2, &check, &["told.fw", "no input says what symbol `t` is", "`--dim t=N`"]);
+    for extra in [&["--dim", "t=4"][..], &["--dim", "t=4", "--unfused"]] {
+        let report = json(&[&check[..], &["--json"], extra].concat());
+        assert_eq!(report["cases"][0]["outputs"][0]["elements"], 8, "{report}");
+    }
+    refused(2, &[&check[..], &["--dim", "t=4", "--dim", "s=2"]].concat(), &["`--dim s`", "`--check`", "s = 2"]);
+    refused(2, &[&check[..], &["--dim", "t=0"]].concat(), &["symbol `t` is 0, outside 1 to 9"]);
 }
 
 #[test]

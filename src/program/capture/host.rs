@@ -79,7 +79,7 @@ impl Carrier<HostRecorder<Error>> for HostSteps {
                     arguments.push(Argument::Read(tensor));
                 }
             }
-            let run = Run { threads: self.threads, guarded: false };
+            let run = Run::new(self.threads);
             let results =
                 program.call(&mut arguments, Some(&mut state), run, |planned, memory| program.outputs(planned, memory));
             drop(arguments);

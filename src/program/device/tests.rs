@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use fusewright_abi::Target;
 use fusewright_graph::Graph;
+use fusewright_graph::interp::Symbols;
 use fusewright_runtime::capture::HostStream;
 
 use super::host::HostDevice;
@@ -46,7 +47,7 @@ pub(super) fn run(
     for (at, tensor) in tensors.iter_mut().enumerate() {
         arguments.push(if overwrite && updated(at) { Argument::InOut(tensor) } else { Argument::Read(tensor) });
     }
-    let (key, planned) = program.planned(&arguments, false).expect("the inputs fit");
+    let (key, planned) = program.planned(&Symbols::new(), &arguments, false).expect("the inputs fit");
     let results = core.call(program, &planned.plan, &key, &mut user_memory(&mut arguments, None));
     let results = results.unwrap_or_else(|e| panic!("{e}"));
     drop(arguments);

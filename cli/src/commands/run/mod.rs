@@ -2,12 +2,12 @@
 
 mod report;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use fusewright::check::{self, Case, Differing, OutputCheck};
-use fusewright::graph::interp::Symbols;
-use fusewright::graph::{Graph, InputKind};
+use fusewright::graph::interp::{Symbols, solve};
+use fusewright::graph::{Graph, InputKind, Op};
 use fusewright::inputs::{self, DEFAULT_ROWS, DEFAULT_SEED, Values, weights_as_inputs};
 use fusewright::{
     Compiled, Error, HostTensor, OpCounts, Options, Placement, Program, Target, compile, fuse_graph, model,
@@ -64,13 +64,17 @@ pub fn main(args: &RunArgs, common: &Common) -> Exit {
     model::check_runnable(&graph).map_err(|e| in_file(&args.model, e))?;
     let options = common.options()?;
     let (graph, made, cases) = given(args, graph)?;
+    let told = match &made {
+        Some(made) => made.symbols.clone(),
+        None => told(&graph, args, &cases).map_err(|e| in_file(&args.model, e))?,
+    };
     if args.unfused && args.device != 0 {
         return Err(Error::Input("`--unfused` runs no kernels, and takes no `--device`".to_owned()));
     }
     let outcome = if args.unfused {
         let graph = if options.relaxed { fuse_graph(&graph, &options)?.graph } else { graph };
         let ops = OpCounts::by_reference(&graph);
-        reference(&graph, cases, common).map(|cases| Outcome {
+        reference(&graph, &told, cases, common).map(|cases| Outcome {
             cases,
             made,
             compiled: None,
@@ -79,7 +83,7 @@ pub fn main(args: &RunArgs, common: &Common) -> Exit {
             same_bits: false,
         })
     } else {
-        compiled(args, common, options, &graph, made, cases)
+        compiled((args, common, options), &graph, (made, &told), cases)
     };
     let outcome = outcome.map_err(|e| in_file(&args.model, e))?;
     if let Some(path) = &args.out {
@@ -111,7 +115,7 @@ impl Outcome {
 /// then takes them as inputs.
 fn given(args: &RunArgs, graph: Graph) -> Result<(Graph, Option<Made>, Vec<Case>), Error> {
     if let Some(path) = &args.check {
-        if let Some(option) = args.made.given() {
+        if let Some(option) = args.made.given().filter(|option| *option != "--dim") {
             return Err(Error::Input(format!("`{option}` is for inputs that are made, `--check` brings its own")));
         }
         check_weights(args, &graph)?;
@@ -126,6 +130,36 @@ fn given(args: &RunArgs, graph: Graph) -> Result<(Graph, Option<Made>, Vec<Case>
     let inputs = tensors.iter().map(HostTensor::of).collect::<Result<_, _>>().map_err(located)?;
     let case = Case { prefix: String::new(), inputs, expected: None };
     Ok((graph, Some(Made { seed, symbols }), vec![case]))
+}
+
+/// The values that `--dim` gives of symbols that no stored input tells.
+fn told(graph: &Graph, args: &RunArgs, cases: &[Case]) -> Result<Symbols, Error> {
+    let sizes = args.made.sizes()?;
+    let shapes = |case: &Case| case.inputs.iter().map(|t| t.shape.clone()).collect::<Vec<_>>();
+    let stored = cases.first().map(shapes).unwrap_or_default();
+    let stored = solve(graph, &stored.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    if let Some((name, value)) = sizes.dims.keys().find_map(|name| stored.get_key_value(name)) {
+        let message = format!("`--dim {name}` is for inputs that are made, those of `--check` say {name} = {value}");
+        return Err(Error::Input(message));
+    }
+    let chosen = inputs::symbols(graph, &sizes, DEFAULT_ROWS)?;
+    if let Some(name) = needed(graph).iter().find(|name| !stored.contains_key(*name) && !sizes.dims.contains_key(*name))
+    {
+        return Err(Error::Call(format!("no input says what symbol `{name}` is; `--dim {name}=N` does")));
+    }
+    Ok(chosen.into_iter().filter(|(name, _)| sizes.dims.contains_key(name)).collect())
+}
+
+/// The symbols that ops and their results speak of.
+fn needed(graph: &Graph) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for node in graph.nodes() {
+        if let Op::Prim(prim) = &node.op {
+            prim.dims().into_iter().for_each(|dim| dim.collect_symbols(&mut names));
+        }
+        node.results.iter().flat_map(|&v| &graph.ty(v).shape).for_each(|dim| dim.collect_symbols(&mut names));
+    }
+    names
 }
 
 /// Refuses a model whose file lacks weights where stored results are to be compared: they are of those weights.
@@ -152,11 +186,12 @@ fn in_file(path: &Path, error: Error) -> Error {
 }
 
 /// Runs the reference path only. Inputs that were made have nothing else to be compared with.
-fn reference(graph: &Graph, cases: Vec<Case>, common: &Common) -> Result<Vec<Ran>, Error> {
+fn reference(graph: &Graph, told: &Symbols, cases: Vec<Case>, common: &Common) -> Result<Vec<Ran>, Error> {
     let run = |case: Case| {
         progress(common.verbose, &format!("running case `{}in0…` by the interpreter", case.prefix));
-        let produced = check::reference(graph, &case.inputs.iter().collect::<Vec<_>>())?;
-        let compare = |expected: &Vec<(usize, HostTensor)>| check::compare(graph, &case.inputs, expected, &produced);
+        let produced = check::reference_at(graph, told, &case.inputs.iter().collect::<Vec<_>>())?;
+        let compare =
+            |expected: &Vec<(usize, HostTensor)>| check::compare_at(graph, told, &case.inputs, expected, &produced);
         let checks = case.expected.as_ref().map(compare).transpose()?.map(|checks| marked(checks, common.relaxed));
         let (names, outputs) = (check::output_names(graph), named(graph, produced));
         Ok(Ran { case, names, outputs, checks, unfused_differ: None, in_place: None })
@@ -165,11 +200,9 @@ fn reference(graph: &Graph, cases: Vec<Case>, common: &Common) -> Result<Vec<Ran
 }
 
 fn compiled(
-    args: &RunArgs,
-    common: &Common,
-    options: Options,
+    (args, common, options): (&RunArgs, &Common, Options),
     graph: &Graph,
-    made: Option<Made>,
+    (made, told): (Option<Made>, &Symbols),
     cases: Vec<Case>,
 ) -> Result<Outcome, Error> {
     progress(common.verbose, &format!("compiling {} nodes for {}", graph.nodes().len(), args.target));
@@ -187,30 +220,31 @@ fn compiled(
     for case in cases {
         progress(common.verbose, &format!("running case `{}in0…`", case.prefix));
         let given: Vec<&HostTensor> = case.inputs.iter().collect();
-        let produced = fused.program.run(&given, threads)?;
+        let produced = fused.program.run_at(told, &given, threads)?;
         // What a user brought to run is run once; what is made or stored is there to be compared.
         let expected = match (&case.expected, &made) {
             (Some(expected), _) => Some(expected.clone()),
             (None, Some(_)) => {
                 progress(common.verbose, "running the reference interpreter");
-                Some(ordered(graph, check::reference(graph, &given)?))
+                Some(ordered(graph, check::reference_at(graph, told, &given)?))
             }
             (None, None) => None,
         };
         let (mut checks, mut unfused_differ) = (None, None);
         if let Some(expected) = &expected {
             progress(common.verbose, "comparing with the intervals of the graph");
-            checks = Some(marked(check::compare(graph, &case.inputs, expected, &produced)?, common.relaxed));
-            unfused_differ = Some(check::differing(&produced, &unfused.program.run(&given, threads)?)?);
+            let compared = check::compare_at(graph, told, &case.inputs, expected, &produced)?;
+            checks = Some(marked(compared, common.relaxed));
+            unfused_differ = Some(check::differing(&produced, &unfused.program.run_at(told, &given, threads)?)?);
         }
         let updates = graph.outputs().iter().any(|output| output.updates.is_some());
-        let in_place = updates.then(|| in_place(&fused.program, &case, &produced, threads)).transpose()?;
+        let in_place = updates.then(|| in_place(&fused.program, told, (&case, &produced), threads)).transpose()?;
         let (names, outputs) = (check::output_names(graph), named(graph, produced));
         ran.push(Ran { case, names, outputs, checks, unfused_differ, in_place });
     }
     // What a host model takes says nothing of a device.
     let timed = ran.first().filter(|_| fused.program.simulated().is_none());
-    let times = timed.map(|ran| times(&ran.case, [&fused.program, &unfused.program], threads)).transpose()?;
+    let times = timed.map(|ran| times(&ran.case, told, [&fused.program, &unfused.program], threads)).transpose()?;
     counters(common.verbose, &fused);
     // An op by the reference interpreter is rounded correctly, a kernel's approximate functions within their bounds; and on
     // devices a reduction may have another tree in another kernel.
@@ -222,11 +256,11 @@ fn compiled(
 /// Runs a case with the inputs overwritten that the graph updates, and compares.
 fn in_place(
     program: &Program,
-    case: &Case,
-    produced: &[HostTensor],
+    told: &Symbols,
+    (case, produced): (&Case, &[HostTensor]),
     threads: usize,
 ) -> Result<(Differing, Placement), Error> {
-    let (results, placement) = program.run_overwriting(case.inputs.clone(), threads)?;
+    let (results, placement) = program.run_overwriting(told, case.inputs.clone(), threads)?;
     Ok((check::differing(&results, produced)?, placement))
 }
 
@@ -251,12 +285,12 @@ fn named(graph: &Graph, outputs: Vec<HostTensor>) -> Vec<(String, HostTensor)> {
 }
 
 /// Median microseconds of each program, runs interleaved.
-fn times(case: &Case, programs: [&Program; 2], threads: usize) -> Result<[f64; 2], Error> {
+fn times(case: &Case, told: &Symbols, programs: [&Program; 2], threads: usize) -> Result<[f64; 2], Error> {
     let inputs: Vec<&HostTensor> = case.inputs.iter().collect();
     let mut samples = [Vec::new(), Vec::new()];
     for _ in 0..TIMED_RUNS {
         for (program, samples) in programs.iter().zip(&mut samples) {
-            samples.push(program.time(&inputs, threads)?);
+            samples.push(program.time(told, &inputs, threads)?);
         }
     }
     Ok(samples.map(|mut s| {
