@@ -106,6 +106,10 @@ pub const ALL: &[Knob] = &[
 
 /// Read by the Python package alone.
 pub const PYTHON: &[Knob] = &[
+    Knob {
+        name: "FUSEWRIGHT_INNER",
+        doc: "who runs what the backend does not fuse, `eager` or `inductor`, where a caller says nothing",
+    },
     Knob { name: "FUSEWRIGHT_SGLANG", doc: "doors of SGLang that the plug-in opens, separated by commas" },
     Knob { name: "FUSEWRIGHT_VLLM", doc: "doors of vLLM that the plug-in opens, separated by commas" },
 ];

@@ -11,7 +11,7 @@ import torch
 from models import AddNorm
 
 import fusewright
-from fusewright import _capture
+from fusewright import _backend, _capture
 from fusewright._backend import compile_graph
 from fusewright._fuse import Result
 from fusewright._options import Options
@@ -282,3 +282,27 @@ def test_a_number_of_the_host_is_a_part_of_what_is_recorded_on_a_device() -> Non
     assert kind(one, False) == kind(torch.tensor(1.0), False) != kind(other, False)
     kind = _capture._Recording(Recorder(), torch.device("cpu"), True).kind
     assert kind(one, False) == kind(other, False)
+
+
+def test_the_environment_says_who_runs_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.randn(4, 64)
+    seen: list[object] = []
+    monkeypatch.setattr(_backend, "_by_inductor", lambda gm, *_: seen.append(gm) or gm.forward)
+
+    def compiled(**options: object) -> int:
+        torch._dynamo.reset()
+        seen.clear()
+        with torch.no_grad():
+            torch.compile(lambda x: torch.relu(x) * 2.0, backend="fusewright", options=options)(x)
+        return len(seen)
+
+    assert compiled() == 0
+    monkeypatch.setenv("FUSEWRIGHT_INNER", "inductor")
+    assert compiled() == 1 and compiled(inner="eager") == 0
+    monkeypatch.setenv("FUSEWRIGHT_INNER", "")
+    assert compiled() == 0
+    monkeypatch.setenv("FUSEWRIGHT_INNER", "aot")
+    with pytest.raises(
+        torch._dynamo.exc.BackendCompilerFailed, match="option `inner` is 'aot', none of eager, inductor"
+    ):
+        compiled()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from functorch.compile import make_boxed_func  # pyright: ignore[reportPrivateImportUsage]
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import BackendCompilerFailed
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import GraphModule
 
 from . import _capture, _expect
 from ._collector import uncollected
@@ -18,8 +19,10 @@ from ._fuse import Insert, Result, fuse_graph, insert_function, leave, left_as_i
 from ._native import Error
 from ._ops import insert_operator
 from ._options import Options
-from ._short import shorten
+from ._short import bind, copied, shorten
 
+#: The variable that says who runs what is not fused where a caller does not: engines hand on no options.
+INNER = "FUSEWRIGHT_INNER"
 #: What is told of every graph that was fused.
 Observer = Callable[[Result], None]
 
@@ -37,7 +40,8 @@ def backend(
 
     * ``mode``: ``"exact"`` keeps every rounding of the graph, ``"relaxed"`` may drop intermediate ones
     * ``pipeline``: a file that lists passes
-    * ``inner``: ``"eager"`` runs what is not fused by PyTorch, ``"inductor"`` by Inductor
+    * ``inner``: ``"eager"`` runs what is not fused by PyTorch, ``"inductor"`` by Inductor; if not given, the variable
+      ``FUSEWRIGHT_INNER`` says it
     * ``strict``: raises what otherwise leaves a graph unfused with one warning
     * ``threads``: of a launch on the CPU; PyTorch's own number if not given
     * ``splitting_ops``: names of operators that no fused part has nodes on both sides of, such as
@@ -54,7 +58,10 @@ def backend(
     ``BackendCompilerFailed``, whose ``inner_exception`` that is.
     """
     given = {name: value for name, value in more.items() if value is not None}
-    return compile_graph(gm, example_inputs, Options.of({**(options or {}), **given}))
+    chosen = {**(options or {}), **given}
+    if inner := os.environ.get(INNER):
+        chosen.setdefault("inner", inner)
+    return compile_graph(gm, example_inputs, Options.of(chosen))
 
 
 def is_kept() -> bool:
@@ -68,15 +75,16 @@ def is_kept() -> bool:
 def writable(compiled: Callable[..., Any]) -> Callable[..., Any]:
     """A compiled function in the form that ``aot_compile`` writes, where that asks for one.
 
-    PyTorch 2.15 puts the functions of all backends in this form, 2.11 those of its own.
+    PyTorch 2.15 would put the functions of all backends in a form of its own, 2.11 only those of its own backends.
     """
     from torch._functorch import config
 
     if not getattr(config, "bypass_autograd_cache_key", False) or not hasattr(compiled, "serialize"):
         return compiled
-    from torch._dynamo.aot_compile_types import BundledAOTAutogradSerializableCallable, SerializableCallable
+    # Releases of PyTorch that write none have no such form.
+    from ._compilation import Compilation
 
-    return compiled if isinstance(compiled, SerializableCallable) else BundledAOTAutogradSerializableCallable(compiled)
+    return compiled if isinstance(compiled, Compilation) else Compilation(compiled)
 
 
 @contextlib.contextmanager
@@ -108,6 +116,9 @@ def compile_graph(
                 warnings.warn("fusewright makes no sizes ready of a graph that PyTorch keeps", stacklevel=2)
             return as_it_is(graph)
         result = fuse_module(graph, options, observer, insert)
+        if not options.capture_sizes:
+            bind(graph.graph)
+            graph.recompile()
         return make_boxed_func(_capture.prepared(graph, result, options))
 
     def trained(graph: GraphModule, given: Sequence[Any]) -> Callable[..., Any]:
@@ -147,7 +158,7 @@ def fuse_module(
     """
     before = gm.graph
     # The pass edits a copy, so that a failure half-way leaves no trace.
-    graph = _copied(before)
+    graph = copied(before)
     try:
         with uncollected():
             result = fuse_graph(graph, options, insert)
@@ -161,16 +172,6 @@ def fuse_module(
         observer(result)
     _expect.check(options.expect, [result])
     return result
-
-
-def _copied(graph: Graph) -> Graph:
-    """A graph of the same nodes, which has their names, values and traces."""
-    made = Graph(tracer_cls=graph._tracer_cls)
-    nodes: dict[Node, Node] = {}
-    for node in graph.nodes:
-        nodes[node] = made.node_copy(node, nodes.__getitem__)
-    made.set_codegen(graph._codegen)
-    return made
 
 
 def _by_inductor(

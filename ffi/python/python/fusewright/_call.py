@@ -14,6 +14,7 @@ import torch
 
 from . import _native
 from ._record import Made, Record
+from ._short import empty_strided
 
 _numbers = itertools.count()
 
@@ -70,7 +71,7 @@ def _written(record: Record, scope: dict[str, Any], launch: str | None) -> Funct
         lines = [f"before = exchange({device})", "try:", *(f"    {line}" for line in lines), *restored]
     source = f"def {name}({', '.join(parameters)}):\n" + "".join(f"    {line}\n" for line in lines)
     dtypes = {*(made.dtype for made in record.outputs), *(dtype for _, dtype in record.scalars)}
-    known = {"empty": _short_empty(record), "full": torch.full, "device": record.lies()}
+    known = {"empty": _empty(record), "full": torch.full, "device": record.lies()}
     scope = {**known, **{dtype: getattr(torch, dtype) for dtype in dtypes}, **scope}
     exec(compile(source, f"<fusewright {name}>", "exec"), scope)
     made: Function = scope.pop(name)
@@ -118,15 +119,11 @@ def _tuple(items: Iterable[str]) -> str:
     return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
 
 
-def _short_empty(record: Record) -> Function:
-    """What makes a tensor of sizes, strides and dtype, the shortest way that this version of PyTorch has."""
+def _empty(record: Record) -> Function:
+    """What makes a tensor of sizes, strides and dtype."""
     device = record.lies()
-    guards: Any = torch._C._dynamo.guards  # pyright: ignore[reportAttributeAccessIssue]
-    short: Function | None = getattr(guards, f"_empty_strided_{device.type}", None)
-    if short is not None:
-        return short
 
     def empty(sizes: Any, strides: Any, dtype: torch.dtype) -> torch.Tensor:
         return torch.empty_strided(sizes, strides, dtype=dtype, device=device)
 
-    return empty
+    return empty_strided(device) or empty

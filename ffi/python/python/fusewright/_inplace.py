@@ -17,7 +17,7 @@ from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
 from ._graph import memory_order, value
-from ._nodes import is_getitem, is_view
+from ._nodes import is_call, is_getitem, is_view
 from ._short import VIEWS
 
 _aten = torch.ops.aten
@@ -143,7 +143,8 @@ def _seen(graph: Graph, view: Any, bases: Sequence[Node | None]) -> Node | None:
     else:
         return base
     known: Any = map_arg(made.args, value)
-    made.meta["val"] = made.target(*known)  # type: ignore[operator]
+    # As tracing keeps values: a tensor that knows what it is a view of cannot be written.
+    made.meta["val"] = made.target(*known).detach()  # type: ignore[operator]
     return made
 
 
@@ -217,11 +218,6 @@ def _is_own(root: Node) -> bool:
     source = root.args[0] if is_getitem(root) else root
     # Results of other forms that stayed may be one tensor.
     return isinstance(source, Node) and (isinstance(source.target, torch._ops.OpOverload) or is_call(source))
-
-
-def is_call(node: Node) -> bool:
-    """Says whether a node calls a part that was fused, by its function."""
-    return node.op == "call_function" and getattr(node.target, "__module__", None) == __package__
 
 
 def _ends(root: Node) -> Iterator[Node]:

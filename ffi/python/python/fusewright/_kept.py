@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch._inductor.output_code import OutputCode
 from torch.fx import GraphModule
 from torch.fx.graph import _BoxedCodeGen  # pyright: ignore[reportPrivateImportUsage]
 
 # Whoever reads a kept graph has its operator then.
-from . import _ops as _ops
+from . import _ops
+from ._short import bind, copied
 
 #: What nodes know of where they were traced, which cannot all be written.
 _TRACES = ("nn_module_stack", "source_fn_stack", "example_value", "stack_trace")
@@ -22,6 +24,8 @@ class KeptCode(OutputCode):
 
     gm: GraphModule | None = None
     _written: bytes | None = field(default=None, init=False)
+    #: The graph as calls run it: PyTorch takes longer to call an operator than a function.
+    _direct: GraphModule | None = field(default=None, init=False)
 
     @classmethod
     def of(cls, gm: GraphModule) -> KeptCode:
@@ -31,8 +35,13 @@ class KeptCode(OutputCode):
         return made
 
     def __call__(self, inputs: Any) -> Any:
-        assert self.gm is not None, "it is read first"
-        return self.gm.forward(inputs)
+        if self._direct is None:
+            assert self.gm is not None, "it is read first"
+            self._direct = _direct(self.gm)
+        return self._direct.forward(inputs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_direct": None}
 
     def prepare_for_serialization(self) -> None:
         """Turns a copy of it, which PyTorch makes, into what is written."""
@@ -59,6 +68,24 @@ class KeptCode(OutputCode):
 
     def set_triton_bundle(self, triton_bundle: Any) -> None:
         """Nothing: there is no code of Triton's."""
+
+
+def _direct(gm: GraphModule) -> GraphModule:
+    """A graph that calls the functions of its parts."""
+    graph = copied(gm.graph)
+    for node in graph.find_nodes(op="call_function", target=torch.ops.fusewright.call.default):
+        tensors, sizes, part = node.args
+        with graph.inserting_before(node):
+            call = graph.call_function(_ops.known(part), (*tensors, *sizes))
+        call.meta = node.meta
+        if _ops.results(part) == 1:
+            for user in list(node.users):
+                user.replace_all_uses_with(call)
+                graph.erase_node(user)
+        node.replace_all_uses_with(call)
+        graph.erase_node(node)
+    bind(graph)
+    return GraphModule(gm, graph)
 
 
 def _boxed(gm: GraphModule) -> GraphModule:

@@ -40,6 +40,11 @@ def is_getitem(node: Node) -> bool:
     return node.op == "call_function" and node.target is operator.getitem
 
 
+def is_call(node: Node) -> bool:
+    """Says whether a node calls a part that was fused, by its function."""
+    return node.op == "call_function" and getattr(node.target, "__module__", None) == __package__
+
+
 def is_view(node: Node) -> bool:
     """Whether a node's result is other strides over the memory of its operand, at no cost."""
     if is_getitem(node):

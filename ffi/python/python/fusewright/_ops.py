@@ -60,11 +60,21 @@ def _load(part: str) -> None:
     _know(part, record, function(record, attempt.kernel))
 
 
-def called(inputs: Sequence[torch.Tensor], sizes: Sequence[int], part: str) -> list[torch.Tensor]:
-    """Runs a part."""
+def known(part: str) -> Function:
+    """What runs a part. Raises ``Error`` for a text that is none."""
     if part not in _functions:
         _load(part)
-    return _several(_functions[part](*inputs, *sizes))
+    return _functions[part]
+
+
+def results(part: str) -> int:
+    """How many tensors a known part gives."""
+    return len(_records[part].outputs)
+
+
+def called(inputs: Sequence[torch.Tensor], sizes: Sequence[int], part: str) -> list[torch.Tensor]:
+    """Runs a part."""
+    return _several(known(part)(*inputs, *sizes))
 
 
 def called_shapes(inputs: Sequence[torch.Tensor], sizes: Sequence[Any], part: str) -> list[torch.Tensor]:
