@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 import types
@@ -59,16 +60,35 @@ def _behind(function: types.FunctionType) -> Iterator[Any]:
             yield held
 
 
+def modules_of(found: Iterable[Any]) -> list[torch.nn.Module]:
+    """The modules among objects, in their attributes and in containers, at any depth, with all that are within them."""
+    open_values, seen = list(found), dict[int, Any]()
+    modules = dict[torch.nn.Module, None]()
+    while open_values and len(seen) < _MOST_VALUES:
+        value = open_values.pop()
+        if id(value) in seen or isinstance(value, (torch.Tensor, str, bytes, int, float, type, types.ModuleType)):
+            continue
+        seen[id(value)] = value
+        if isinstance(value, torch.nn.Module):
+            modules |= dict.fromkeys(value.modules())
+        elif isinstance(value, (list, tuple)):
+            open_values += value
+        else:
+            # What cannot be looked into, as a proxy of nothing, has no modules.
+            with contextlib.suppress(Exception):
+                open_values += elements(value).values()
+    return list(modules)
+
+
 class Snapshot:
     """What objects have before a trace, at any depth of containers: what a trace puts there is no value for others."""
 
     def __init__(self, found: Iterable[Any]) -> None:
-        roots = [value for value in found if isinstance(value, torch.nn.Module)]
-        self.modules = list(dict.fromkeys(module for root in roots for module in root.modules()))
-        if any(isinstance(module, torch.jit.ScriptModule) for module in self.modules):
+        modules = modules_of(value for value in found if isinstance(value, torch.nn.Module))
+        if any(isinstance(module, torch.jit.ScriptModule) for module in modules):
             raise CompileError("it calls a module of TorchScript, into which tracing does not look")
         self._held: dict[int, tuple[Any, Any]] = {}
-        for value in (*self.modules, *found):
+        for value in (*modules, *found):
             if not isinstance(value, (type, types.ModuleType, types.FunctionType, types.MethodType)):
                 self._note(value)
         cells = (cell for value in found for cell in getattr(value, "__closure__", None) or ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,11 +31,13 @@ _Make = Callable[[_Run], Any]
 class Results:
     """How results are arranged, and what changes in which container."""
 
-    def __init__(self, made: Any, copies: Copies, tensors: Sequence[torch.Tensor]) -> None:
+    def __init__(self, made: Any, copies: Copies, tensors: Sequence[torch.Tensor], objects: Sequence[Any]) -> None:
         self._given = {id(tensor): i for i, tensor in enumerate(tensors)}
+        self._constants = {id(value) for value in objects}
         self._containers = {id(container): i for i, container in enumerate(copies.containers)}
         self._outputs: dict[int, int] = {}
-        self._fresh: dict[int, Any] = {}
+        #: Containers that the function makes, with what makes one, if that is known already.
+        self._fresh: dict[int, tuple[Any, _Make | None]] = {}
         #: What the graph gives: tensors and numbers that are no arguments, each once.
         self.outputs: list[Any] = []
         #: Whether the one output of the graph is the result.
@@ -87,18 +90,19 @@ class Results:
         if isinstance(value, tuple):
             parts = [self._of(element) for element in value]
             return lambda run: with_elements(kind, [part(run) for part in parts])
-        if hasattr(value, "__dict__") and not isinstance(value, (type, torch.nn.Module)) and not callable(value):
+        is_constant = key in self._constants or isinstance(value, (type, enum.Enum, torch.nn.Module)) or callable(value)
+        if hasattr(value, "__dict__") and not is_constant:
             raise Unfit(f"it gives a `{kind.__name__}`, into which tracing does not look")
         return lambda _: value
 
     def _of_container(self, value: Any, key: int, kind: type) -> _Make:
         """A list, dictionary or holder that the function makes, which may be found in several places."""
         if key in self._fresh:
-            known: _Make | None = self._fresh[key]
+            known = self._fresh[key][1]
             if known is None:
                 raise Unfit(f"it gives a `{kind.__name__}` that holds itself")
             return known
-        self._fresh[key] = None
+        self._fresh[key] = (value, None)
         within = self._within(value)
 
         def make(run: _Run) -> Any:
@@ -107,7 +111,7 @@ class Results:
                 put(run.made[key], within(run))
             return run.made[key]
 
-        self._fresh[key] = make
+        self._fresh[key] = (value, make)
         return make
 
     def _within(self, container: Any) -> _Make:

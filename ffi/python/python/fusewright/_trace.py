@@ -72,7 +72,8 @@ class Trace:
                     raise Untraceable(error) from error
                 return cls._of(tracing, call, symbols or (), options)
             except Untraceable as refused:
-                if symbols is None or not refused.needs_numbers:
+                # What has no graph with symbols may have one for these numbers alone.
+                if symbols is None or refused.is_first or not (symbols or refused.needs_numbers):
                     raise
         raise AssertionError
 
@@ -95,6 +96,9 @@ class Trace:
             raise Untraceable(meant(error)) from error
         unfused = GraphModule(gm, gm.graph)
         result = fuse_module(gm, options)
+        for node in unfused.graph.nodes:
+            # Values of the trace, which only the pass needs.
+            node.meta.clear()
         return cls(
             structure=tuple(call.structure),
             shapes=tuple(tensor.shape for tensor in call.tensors),

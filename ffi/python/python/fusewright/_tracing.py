@@ -21,7 +21,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, GuardOnDataDepende
 from . import _native
 from ._arguments import Call, Copies, Unfit
 from ._layouts import Layouts, context
-from ._modules import Snapshot, reached
+from ._modules import Snapshot, modules_of, reached
 from ._native import CompileError
 from ._results import Results
 from ._sizes import Sizes
@@ -32,6 +32,8 @@ _NOT_OWN = ("<", *(str(Path(str(module.__file__)).parent) + os.sep for module in
 #: How PyTorch says that it needs numbers for the extents of a tensor.
 _SYMBOLIC_TENSOR = "on tensor with symbolic sizes/strides"
 _NEEDS_NUMBERS = (_SYMBOLIC_TENSOR, "unhashable type: non-nested SymInt")
+#: Numbers from here on are constants, as negative ones are.
+_LARGEST = 1 << 62
 #: Where a trace has a symbol: an axis of a tensor, or a number, each by its place in the call.
 Varying = Collection[tuple[int, int | None]]
 
@@ -58,7 +60,7 @@ class Tracing:
     ) -> None:
         self._fn, self._args, self._named, self._call = fn, args, named, call
         found = reached(fn, call.objects)
-        self._snapshot = Snapshot(found)
+        self._snapshot, self._modules = Snapshot(found), modules_of(found)
         self._watch, self._shapes = Watch(), ShapeEnv()
         self._mode = FakeTensorMode(shape_env=self._shapes, allow_non_fake_inputs=True)
         first = call.tensors[0] if call.tensors and not call.containers and varying is not None else None
@@ -69,7 +71,9 @@ class Tracing:
             for i, tensor in enumerate(call.tensors)
         ]
         symbolic = {at for at, axis in varying or () if axis is None}
-        self._numbers = [self._symbol(i, n) if i in symbolic else n for i, n in enumerate(call.numbers)]
+        self._numbers = [
+            self._symbol(i, n) if i in symbolic and 1 < n < _LARGEST else n for i, n in enumerate(call.numbers)
+        ]
         #: Which numbers of a call the graph takes: zero and one are never symbols.
         self.taken = tuple(i for i, number in enumerate(self._numbers) if isinstance(number, torch.SymInt))
         self.layouts = Layouts(self._fakes, self._numbers)
@@ -128,7 +132,7 @@ class Tracing:
 
     def modules(self) -> list[torch.nn.Module]:
         """The modules that it reaches, or calls."""
-        return list(dict.fromkeys((*self._snapshot.modules, *self._watch.called)))
+        return list(dict.fromkeys((*self._modules, *self._watch.called)))
 
     def _traced(self, *given: Any) -> Any:
         """Calls the function for what the graph is to give, and behind that the tensors that are left."""
@@ -143,7 +147,7 @@ class Tracing:
             named = {name: copies.of(arg) for name, arg in self._named.items()}
             with self._watch:
                 made = self._fn(*args, **named)
-            self.results = Results(made, copies, tensors)
+            self.results = Results(made, copies, tensors, self._call.objects)
             outputs = self.results.outputs
             self.results.drop_outputs()
         except Exception as error:
