@@ -10,5 +10,8 @@ from torch._dynamo.aot_compile_types import BundledAOTAutogradSerializableCallab
 class Compilation(BundledAOTAutogradSerializableCallable):
     """The form that PyTorch gives to compiled functions, with what vLLM asks of those that it reads."""
 
+    #: PyTorch would put what has this into its own form once more.
+    serialize = None
+
     def finalize_loading(self, *_: Any) -> None:
         """Nothing: what was read runs. vLLM calls this by name, and compiles anew where a backend's form lacks it."""
