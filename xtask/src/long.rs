@@ -1,7 +1,7 @@
 //! What takes too long for every change: all 2³² f32 converted, ten thousand kernels compiled and dropped, every way to
 //! break Ascend C, kernels with changed indices, a sample of combinations and whole graphs on the host model of NPUs,
 //! machine code for every kind of GPU, twenty thousand random graphs, the whole matrix, fuzzing, the example for mistral.rs,
-//! and lints of the examples that link the library in a build script.
+//! lints of the examples that link the library in a build script, and tests of the wheel as it is released.
 //!
 //! The matrix is checked in slices by a release build. What is done of it and of the broken Ascend C is kept in
 //! `target/long`, with the commit that it was done for, so that a run that was stopped goes on where it was.
@@ -30,7 +30,7 @@ const FUZZ: u64 = 600;
 const LINTED: [&str; 2] = ["fusewright-example-build-rs", "fusewright-example-first-build-rs"];
 
 /// What a run does, in order.
-pub const PARTS: [&str; 11] = [
+pub const PARTS: [&str; 12] = [
     "casts",
     "memory",
     "mutants",
@@ -42,6 +42,7 @@ pub const PARTS: [&str; 11] = [
     "fuzz",
     "mistralrs",
     "lints",
+    "wheel",
 ];
 
 /// Runs one part, or all of them.
@@ -62,6 +63,7 @@ pub fn run(root: &Path, part: Option<&str>) -> Result<(), String> {
             "matrix" => matrix(root)?,
             "mistralrs" => mistralrs(root)?,
             "lints" => lints(root)?,
+            "wheel" => wheel(root)?,
             _ => crate::fuzz::run(root, FUZZ)?,
         }
         println!("{name}: done after {} s", start.elapsed().as_secs());
@@ -131,6 +133,12 @@ pub fn gpu_code(root: &Path) -> Result<(), String> {
     command.args(test).args(["--", "--nocapture"]).env("FUSEWRIGHT_LONG", "1").current_dir(root);
     let right = command.status().map_err(|e| format!("cargo: {e}"))?.success();
     if right { Ok(()) } else { Err("machine code spills, is too long, or is not what was meant".to_owned()) }
+}
+
+/// The wheel in the release profile, and its tests. `.ci/run` builds it in the profile of development.
+fn wheel(root: &Path) -> Result<(), String> {
+    let status = Command::new("ffi/python/test.sh").current_dir(root).status();
+    if status.map_err(|e| format!("ffi/python/test.sh: {e}"))?.success() { Ok(()) } else { Err("it fails".to_owned()) }
 }
 
 /// Lints that every change does not wait for: Clippy compiles the library anew for build scripts.
