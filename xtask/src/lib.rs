@@ -2,6 +2,7 @@
 
 pub mod book;
 pub mod chart;
+pub mod engine;
 pub mod foreign;
 pub mod fuzz;
 pub mod gpu_layers;

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use xtask::{foreign, fuzz, gpu_pack, hostile, long, passes, ptxas, results, unfused};
+use xtask::{engine, foreign, fuzz, gpu_pack, hostile, long, passes, ptxas, results, unfused};
 
 /// What the command prints when it is called wrongly.
 const USAGE: &str = "usage: cargo run -p xtask -- CHORE
@@ -20,6 +20,9 @@ const USAGE: &str = "usage: cargo run -p xtask -- CHORE
                          mutants, bounds, ascend, gpu-code, differential, matrix, fuzz, mistralrs, lints (hours)
   unfused [FOLDER]       the share of ops of exported models that no kernel computes: at most 2 % together; without a folder, of
                          tiny models of `transformers`, which it fetches and keeps in target/models
+  engine NAME [ARG...]   run an inference engine with Fusewright and without: vllm, or hf for transformers' `generate`; installs it into
+                         target/engines, writes figures there and prints them; arguments are those of the program in
+                         ffi/python/benches/engines (an hour on a quiet machine)
   foreign-kernel         fetch a kernel for Ascend that others wrote into target/foreign, and run it on the host model
   results                write the tables and the chart of measured figures in README.md, docs and benches from benches/results
   gpu-pack               make a folder that measures kernels on a machine with a GPU and nothing else, as an archive in target/gpu-pack
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         ["long", part] => outcome(long::run(&root(), Some(part))),
         ["unfused"] => outcome(unfused::check(&root(), None)),
         ["unfused", folder] => outcome(unfused::check(&root(), Some(folder))),
+        ["engine", name, more @ ..] => outcome(engine::run(&root(), name, more)),
         ["foreign-kernel"] => outcome(foreign::check(&root())),
         ["results"] => outcome(results::write(&root())),
         ["gpu-pack"] => outcome(gpu_pack::pack(&root()).map(|path| println!("{}", path.display()))),
