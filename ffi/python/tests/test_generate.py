@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-import transformers
 
 import fusewright
+
+transformers = pytest.importorskip("transformers", reason="skipped: transformers (not installed)")
 
 _SIZES = {
     "hidden_size": 64,
