@@ -73,6 +73,27 @@ print(fusewright.counters()["calls"])
     assert run(code, FUSEWRIGHT_CACHE_DIR=ours if ours == "off" else f"{saved}/{ours}") == "2"
 
 
+@pytest.mark.parametrize(
+    "changed", ["_sources.sources = lambda: 'another'", "os.environ['FUSEWRIGHT_INNER'] = 'inductor'"]
+)
+def test_what_another_version_or_setting_kept_is_refused_where_an_engine_asks(changed: str, saved: Path) -> None:
+    code = f"""
+import os
+from fusewright import _compilation, _sources
+{changed}
+_compilation.sources = _sources.sources
+with open("{saved}/model.bin", "rb") as kept, torch.no_grad():
+    made = torch.compiler.load_compiled_function(kept)
+    assert torch.allclose(made(x, y), want)
+try:
+    made._artifacts.compiled_fn.finalize_loading(None)
+except fusewright.Error as error:
+    print(error)
+"""
+    said = run(code, FUSEWRIGHT_CACHE_DIR=f"{saved}/ours")
+    assert said == "another version or setting of fusewright compiled it"
+
+
 def test_inductors_cache_is_read_in_later_processes(tmp_path: Path) -> None:
     code = """
 from torch._dynamo.utils import counters

@@ -18,11 +18,9 @@ from ._collector import uncollected
 from ._fuse import Insert, Result, fuse_graph, insert_function, leave, left_as_it_is
 from ._native import Error
 from ._ops import insert_operator
-from ._options import Options
+from ._options import INNER, Options
 from ._short import bind, copied, shorten
 
-#: The variable that says who runs what is not fused where a caller does not: engines hand on no options.
-INNER = "FUSEWRIGHT_INNER"
 #: What is told of every graph that was fused.
 Observer = Callable[[Result], None]
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 from typing import Any
 
 from torch._dynamo.aot_compile_types import BundledAOTAutogradSerializableCallable
+
+from ._native import Error
+from ._options import INNER
+from ._sources import sources
 
 
 class Compilation(BundledAOTAutogradSerializableCallable):
@@ -13,5 +19,30 @@ class Compilation(BundledAOTAutogradSerializableCallable):
     #: PyTorch would put what has this into its own form once more.
     serialize = None
 
+    def __init__(self, compiled: Any, made_by: str | None = None) -> None:
+        super().__init__(compiled)
+        self.made_by = made_by or _maker()
+
+    @classmethod
+    def serialize_compile_artifacts(cls, fn: Any) -> bytes:
+        """What is written of a function."""
+        return pickle.dumps((fn.made_by, super().serialize_compile_artifacts(fn)))
+
+    @classmethod
+    def deserialize_compile_artifacts(cls, data: bytes) -> Any:
+        """The function that was written."""
+        made_by, own = pickle.loads(data)
+        return cls(super().deserialize_compile_artifacts(own).compiled_fn, made_by)
+
     def finalize_loading(self, *_: Any) -> None:
-        """Nothing: what was read runs. vLLM calls this by name, and compiles anew where a backend's form lacks it."""
+        """Refuses what another version of this package made, or what was made for another ``FUSEWRIGHT_INNER``.
+
+        vLLM asks it of all that it reads, since its keys know nothing of backends. It compiles anew what is refused, and
+        what has no such function.
+        """
+        if self.made_by != _maker():
+            raise Error("another version or setting of fusewright compiled it")
+
+
+def _maker() -> str:
+    return f"{sources()} {os.environ.get(INNER, '')}"

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
-from pathlib import Path
 from typing import Any
 
 from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch.fx import Graph
 
-from . import _expect, _native
+from . import _expect
 from ._backend import Observer
 from ._fuse import fuse_graph, leave
 from ._ops import insert_operator
 from ._options import OF_BACKEND, Options
+from ._sources import sources
 
 
 def inductor_pass(**options: Any) -> InductorPass:
@@ -49,17 +47,7 @@ class InductorPass(CustomGraphPass):
         """
         if self.observer is not None or self.options.expect:
             return None
-        return ("fusewright", _sources(), self.options.key(), self.options.threads, self.options.splitting_ops)
+        return ("fusewright", sources(), self.options.key(), self.options.threads, self.options.splitting_ops)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"options": self.options, "observer": None}
-
-
-@functools.cache
-def _sources() -> str:
-    """A hash of this package, its native module included."""
-    files = [*sorted(Path(__file__).parent.glob("*.py")), Path(_native.__file__)]
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(file.read_bytes())
-    return digest.hexdigest()

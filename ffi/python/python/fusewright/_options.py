@@ -15,6 +15,8 @@ _MODES = ("exact", "relaxed")
 #: Modes of ``torch.compile``, which hands on a ``mode`` to any backend.
 _MODES_OF_TORCH = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 _INNER = ("eager", "inductor")
+#: The variable that says who runs what is not fused where a caller does not: engines hand on no options.
+INNER = "FUSEWRIGHT_INNER"
 #: Options that only a backend of ``torch.compile`` has a use for.
 OF_BACKEND = ("inner", "capture_sizes")
 #: Threads of a launch at most.
