@@ -51,6 +51,7 @@ def case(of: tuple[str, str, str], modes: list[str], folder: Path, chosen: argpa
             rows += _batch(of, batch, workers, chosen)
         for worker in workers.values():
             worker.end()
+    print(shown(rows, chosen.tokens), file=sys.stderr, flush=True)
     return rows
 
 

@@ -78,9 +78,10 @@ def measured(engines: Engines, size: str, modes: list[str], chosen: argparse.Nam
     """Yields a row of figures for each mode."""
     rows: dict[str, dict[str, Any]] = {mode: {"size": size, "mode": mode, "cold": [], "warm": []} for mode in modes}
     workers: dict[str, Worker] = {}
-    for turn in range(chosen.starts):
+    states = ("cold",) if chosen.quick else ("cold", "warm")
+    for turn in range(1 if chosen.quick else chosen.starts):
         for mode in modes:
-            for state in ("cold", "warm"):
+            for state in states:
                 if state == "cold":
                     for part in ("vllm", "inductor", "fusewright"):
                         engines.empty(size, mode, part)
@@ -94,7 +95,7 @@ def measured(engines: Engines, size: str, modes: list[str], chosen: argparse.Nam
                 if state == "cold":
                     # Of a warm start graphs may come from a cache, of which nobody tells.
                     rows[mode]["compiled"] = said
-                if state == "warm" and turn + 1 == chosen.starts:
+                if chosen.quick or (state == "warm" and turn + 1 == chosen.starts):
                     workers[mode] = worker
                 else:
                     worker.end()
@@ -188,6 +189,7 @@ def main() -> int:
     parser.add_argument("--modes", default=";".join(vllm_worker.MODES), help="names, with semicolons between them")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--starts", type=int, default=3, help="cold starts of each mode, and warm ones")
+    parser.add_argument("--quick", action="store_true", help="one cold start of each mode, and no warm one")
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--caches", action="store_true")
     parser.add_argument("--pairs", default=",".join(map(str, range(len(CACHES)))), help="of --caches, by number")
