@@ -110,6 +110,7 @@ pub const PYTHON: &[Knob] = &[
         name: "FUSEWRIGHT_INNER",
         doc: "who runs what the backend does not fuse, `eager` or `inductor`, where a caller says nothing",
     },
+    Knob { name: "FUSEWRIGHT_MODE", doc: "`exact` or `relaxed` where a caller of the backend gives no mode" },
     Knob { name: "FUSEWRIGHT_SGLANG", doc: "doors of SGLang that the plug-in opens, separated by commas" },
     Knob { name: "FUSEWRIGHT_VLLM", doc: "doors of vLLM that the plug-in opens, separated by commas" },
 ];

@@ -284,10 +284,10 @@ def test_a_number_of_the_host_is_a_part_of_what_is_recorded_on_a_device() -> Non
     assert kind(one, False) == kind(other, False)
 
 
-def test_the_environment_says_who_runs_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_gives_options_where_a_caller_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.randn(4, 64)
     seen: list[object] = []
-    monkeypatch.setattr(_backend, "_by_inductor", lambda gm, *_: seen.append(gm) or gm.forward)
+    monkeypatch.setattr(_backend, "_by_inductor", lambda gm, _, options, *__: seen.append(options.mode) or gm.forward)
 
     def compiled(**options: object) -> int:
         torch._dynamo.reset()
@@ -298,7 +298,10 @@ def test_the_environment_says_who_runs_the_rest(monkeypatch: pytest.MonkeyPatch)
 
     assert compiled() == 0
     monkeypatch.setenv("FUSEWRIGHT_INNER", "inductor")
-    assert compiled() == 1 and compiled(inner="eager") == 0
+    assert compiled() == 1 and seen == ["exact"] and compiled(inner="eager") == 0
+    monkeypatch.setenv("FUSEWRIGHT_MODE", "relaxed")
+    assert compiled() == 1 and seen == ["relaxed"]
+    assert compiled(mode="exact") == 1 and seen == ["exact"]
     monkeypatch.setenv("FUSEWRIGHT_INNER", "")
     assert compiled() == 0
     monkeypatch.setenv("FUSEWRIGHT_INNER", "aot")

@@ -11,16 +11,25 @@ from typing import Any
 from counts import Counts
 from worker import seconds_since_begun, serve
 
-#: What a mode gives to the engine, and which doors it opens.
-MODES: dict[str, tuple[dict[str, Any], str]] = {
-    "f32": ({"enforce_eager": True, "dtype": "float32"}, ""),
-    "eager": ({"enforce_eager": True}, ""),
-    "inductor": ({}, ""),
-    "fusewright": ({"compilation_config": {"mode": 2, "backend": "fusewright", "custom_ops": ["none"]}}, ""),
-    "fusewright, vLLM's own ops": ({"compilation_config": {"mode": 2, "backend": "fusewright"}}, ""),
-    "inductor with the pass": ({}, ""),
-    "door pass": ({}, "pass"),
-    "door compiler": ({"compilation_config": {"mode": 2, "backend": "eager"}}, "compiler"),
+_BACKEND = {"mode": 2, "backend": "fusewright"}
+#: What a mode gives to the engine, and the variables of its process.
+MODES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "f32": ({"enforce_eager": True, "dtype": "float32"}, {}),
+    "eager": ({"enforce_eager": True}, {}),
+    "inductor": ({}, {}),
+    "fusewright": ({"compilation_config": {**_BACKEND, "custom_ops": ["none"]}}, {}),
+    "fusewright, vLLM's own ops": ({"compilation_config": _BACKEND}, {}),
+    "fusewright, Inductor for the rest": (
+        {"compilation_config": {**_BACKEND, "custom_ops": ["none"]}},
+        {"FUSEWRIGHT_INNER": "inductor"},
+    ),
+    "fusewright, relaxed": (
+        {"compilation_config": {**_BACKEND, "custom_ops": ["none"]}},
+        {"FUSEWRIGHT_MODE": "relaxed"},
+    ),
+    "inductor with the pass": ({}, {}),
+    "door pass": ({}, {"FUSEWRIGHT_VLLM": "pass"}),
+    "door compiler": ({"compilation_config": {"mode": 2, "backend": "eager"}}, {"FUSEWRIGHT_VLLM": "compiler"}),
 }
 #: Tokens whose log-probabilities are compared are at most as many as one call computes.
 POSITIONS = 512
@@ -35,7 +44,8 @@ def environment(mode: str) -> dict[str, str]:
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
-        "FUSEWRIGHT_VLLM": MODES[mode][1],
+        "FUSEWRIGHT_VLLM": "",
+        **MODES[mode][1],
     }
 
 

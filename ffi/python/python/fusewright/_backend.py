@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -18,7 +17,7 @@ from ._collector import uncollected
 from ._fuse import Insert, Result, fuse_graph, insert_function, leave, left_as_it_is
 from ._native import Error
 from ._ops import insert_operator
-from ._options import INNER, Options
+from ._options import Options, of_environment
 from ._short import bind, copied, shorten
 
 #: What is told of every graph that was fused.
@@ -36,7 +35,8 @@ def backend(
 
     Options, as keywords or as ``torch.compile(…, options={…})``:
 
-    * ``mode``: ``"exact"`` keeps every rounding of the graph, ``"relaxed"`` may drop intermediate ones
+    * ``mode``: ``"exact"`` keeps every rounding of the graph, ``"relaxed"`` may drop intermediate ones; if not given, the
+      variable ``FUSEWRIGHT_MODE`` says it
     * ``pipeline``: a file that lists passes
     * ``inner``: ``"eager"`` runs what is not fused by PyTorch, ``"inductor"`` by Inductor; if not given, the variable
       ``FUSEWRIGHT_INNER`` says it
@@ -56,10 +56,7 @@ def backend(
     ``BackendCompilerFailed``, whose ``inner_exception`` that is.
     """
     given = {name: value for name, value in more.items() if value is not None}
-    chosen = {**(options or {}), **given}
-    if inner := os.environ.get(INNER):
-        chosen.setdefault("inner", inner)
-    return compile_graph(gm, example_inputs, Options.of(chosen))
+    return compile_graph(gm, example_inputs, Options.of({**of_environment(), **(options or {}), **given}))
 
 
 def is_kept() -> bool:

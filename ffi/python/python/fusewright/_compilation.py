@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from typing import Any
 
 from torch._dynamo.aot_compile_types import BundledAOTAutogradSerializableCallable
 
 from ._native import Error
-from ._options import INNER
+from ._options import of_environment
 from ._sources import sources
 
 
@@ -35,7 +34,7 @@ class Compilation(BundledAOTAutogradSerializableCallable):
         return cls(super().deserialize_compile_artifacts(own).compiled_fn, made_by)
 
     def finalize_loading(self, *_: Any) -> None:
-        """Refuses what another version of this package made, or what was made for another ``FUSEWRIGHT_INNER``.
+        """Refuses what another version of this package made, or what other variables chose the options of.
 
         vLLM asks it of all that it reads, since its keys know nothing of backends. It compiles anew what is refused, and
         what has no such function.
@@ -45,4 +44,4 @@ class Compilation(BundledAOTAutogradSerializableCallable):
 
 
 def _maker() -> str:
-    return f"{sources()} {os.environ.get(INNER, '')}"
+    return f"{sources()} {of_environment()}"

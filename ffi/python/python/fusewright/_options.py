@@ -15,8 +15,8 @@ _MODES = ("exact", "relaxed")
 #: Modes of ``torch.compile``, which hands on a ``mode`` to any backend.
 _MODES_OF_TORCH = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 _INNER = ("eager", "inductor")
-#: The variable that says who runs what is not fused where a caller does not: engines hand on no options.
-INNER = "FUSEWRIGHT_INNER"
+#: Options that a variable gives where a caller does not: engines hand on none.
+_VARIABLES = {"inner": "FUSEWRIGHT_INNER", "mode": "FUSEWRIGHT_MODE"}
 #: Options that only a backend of ``torch.compile`` has a use for.
 OF_BACKEND = ("inner", "capture_sizes")
 #: Threads of a launch at most.
@@ -83,6 +83,11 @@ class Options:
         """What changes the kernels: the mode, and the file of passes with the time of its last change."""
         changed = os.stat(self.pipeline).st_mtime_ns if self.pipeline else 0
         return (self.mode, self.pipeline, changed)
+
+
+def of_environment() -> dict[str, str]:
+    """The options that variables give."""
+    return {name: value for name, variable in _VARIABLES.items() if (value := os.environ.get(variable))}
 
 
 def _same(_: str, value: Any) -> Any:
