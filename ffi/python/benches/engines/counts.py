@@ -40,3 +40,12 @@ class Counts(logging.Handler):
             "said": self.said,
             "inductor_kernels": metrics.generated_kernel_count,
         }
+
+    def taken(self) -> dict[str, Any]:
+        """What was counted since the last time."""
+        from torch._inductor import metrics
+
+        found = self.found()
+        self.operators = self.kernels = self.left = self.graphs = 0
+        metrics.reset()
+        return found

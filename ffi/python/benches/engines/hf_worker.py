@@ -66,7 +66,7 @@ def started(family: str, size: str, mode: str, cache: str, folder: str) -> tuple
             logits = model(input_ids=ids, use_cache=False).logits.float().log_softmax(-1)
         return logits[:, :-1].gather(-1, ids[:, 1:, None])[..., 0].tolist()
 
-    return {"ready": seconds_since_begun()}, {"tokens": tokens, "logprobs": logprobs, "counts": counts.found}
+    return {"ready": seconds_since_begun()}, {"tokens": tokens, "logprobs": logprobs, "counts": counts.taken}
 
 
 if __name__ == "__main__":
