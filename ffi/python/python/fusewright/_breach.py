@@ -10,7 +10,6 @@ import torch
 from ._arguments import Call, Copies
 from ._native import CompileError
 from ._trace import Function, Trace
-from ._watch import Undone
 
 
 class Comparison:
@@ -26,18 +25,15 @@ class Comparison:
         """Raises ``CompileError`` where the two differ, which says in what."""
         given = Call(self._args, self._named)
         devices = sorted({tensor.device.index or 0 for tensor in given.tensors if tensor.is_cuda})
-        # Operators such as batch norm write into buffers without saying so.
         buffers = [tensor for tensor in trace.reads.constants if not isinstance(tensor, torch.nn.Parameter)]
         before = [*map(torch.clone, buffers)]
         outcomes = []
         for function in (None, trace.unfused):
-            undone = Undone()
-            with torch.random.fork_rng(devices), undone:
+            with torch.random.fork_rng(devices):
                 torch.manual_seed(0)
                 args, named, call = self._copied()
                 made = self._fn(*args, **named) if function is None else trace.run(call, function)
                 outcomes.append((made, call.tensors, call.containers, [*map(torch.clone, buffers)]))
-            undone.undo()
             for buffer, held in zip(buffers, before, strict=True):
                 buffer.copy_(held)
         names = ("what it gives", "an argument that it overwrites", "a container that it changes", "a buffer")
