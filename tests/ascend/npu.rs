@@ -33,8 +33,11 @@ const BLOCK: &str = "graph @block(s: 0..; %x: f32[s, 64], %r: f32[s, 64], %w: f3
 /// Rows of which every core of every chip has several, and not all equally many.
 const MORE_ROWS: usize = 150;
 
-/// What no row changes, stored for each: lane numbers as floats, and parts, conversions and reductions of a weight.
-const REPEATED: [&str; 4] = [
+/// What no row changes, stored for each: a number that two vectors take from the scalar unit, lane numbers as floats, and parts,
+/// conversions and reductions of a weight.
+const REPEATED: [&str; 5] = [
+    "%o = iota {type = f32[s, 1], axis = 1}\n  %i = iota {type = i64[s, 1], axis = 1}\n  \
+     %c = cast %i {to = f32, round = rne, saturate = true}\n  %y = mul %c, %o\n  %z = add %y, %x",
     "%i = iota {type = i32[s, 99], axis = 1}\n  %y = cast %i {to = f32}\n  %z = add %y, %x",
     "%b = expand %w {shape = [s, 99]}\n  %y = reduce %b {op = add, axes = [1]}\n  %z = cast %y {to = f16}",
     "%b = expand %w {shape = [s, 99]}\n  %y = cast %b {to = f16}\n  %z = cast %b {to = i8, saturate = true}",

@@ -100,4 +100,14 @@ impl Writer<'_> {
         lines.reverse();
         lines
     }
+
+    /// Declares what statements name where statements go now, each once.
+    pub fn declare_ahead(&mut self, texts: &[String]) {
+        for line in self.declared(texts) {
+            let steps = self.steps();
+            if !steps.lines.contains(&line) {
+                steps.plain(line);
+            }
+        }
+    }
 }

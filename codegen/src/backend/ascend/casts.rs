@@ -74,8 +74,7 @@ impl Writer<'_> {
             });
         }
         let dest = self.destination(result, "number", &[])?;
-        let declarations = self.declared(&[number.to_owned()]);
-        declarations.into_iter().for_each(|line| self.steps().plain(line));
+        self.declare_ahead(&[number.to_owned()]);
         let line = format!("Duplicate({}, static_cast<float>({number}), {COPIES});", dest.text());
         self.steps().vector(line, &[], &dest);
         Ok(())

@@ -157,8 +157,7 @@ impl Writer<'_> {
         let at = self.address(index);
         let name = self.names.claim(&buffer);
         if !self.at_start {
-            let declarations = self.declared(std::slice::from_ref(&at));
-            declarations.into_iter().for_each(|line| self.tiled.plain(line));
+            self.declare_ahead(std::slice::from_ref(&at));
         }
         let to = self.destination(result, &name, &[])?;
         let line = format!("Duplicate({}, {buffer}Gm.GetValue({at}), {});", to.text(), super::tile::COPIES);

@@ -242,8 +242,7 @@ impl Writer<'_> {
         if self.tile.most(self.level(condition)) > 1 {
             return Err(EmitError::Single);
         }
-        let declarations = self.declared(&[text.to_owned()]);
-        declarations.into_iter().for_each(|line| self.steps().plain(line));
+        self.declare_ahead(&[text.to_owned()]);
         let (count, lanes) = (self.count(result)?, self.most(result)?);
         let truth = self.scratch("truth", "float", lanes, 4);
         let line = format!("Duplicate({}, {text} ? 1.0f : 0.0f, {count});", truth.text());

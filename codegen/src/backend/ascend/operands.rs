@@ -96,8 +96,7 @@ impl Writer<'_> {
         let (Some(text), DType::I32) = (self.expression(value), self.dtype(value)) else {
             return Err(EmitError::unsupported(format!("a {} of the scalar unit beside lanes", self.dtype(value))));
         };
-        let declarations = self.declared(std::slice::from_ref(&text));
-        declarations.into_iter().for_each(|line| self.steps().plain(line));
+        self.declare_ahead(std::slice::from_ref(&text));
         let block = self.scratch("number", "int32_t", COPIES, 4);
         self.integers.insert(block.var.clone());
         let line = format!("Duplicate({}, static_cast<int32_t>({text}), {COPIES});", block.text());
