@@ -37,6 +37,23 @@ def test_one_compilation_serves_all_row_counts(inner: str) -> None:
     assert len(compiles) == 1
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_an_embedding_is_read_by_the_kernel_that_norms_it(dtype: torch.dtype) -> None:
+    table, weight = torch.randn(50, 64).bfloat16(), torch.rand(64).bfloat16()
+
+    def embedded(ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x = torch.nn.functional.embedding(ids, table, padding_idx=3)
+        return x, torch.nn.functional.rms_norm(x, (64,), weight)
+
+    for shape in ((7,), (2, 5), (1, 1), (0,)):
+        ids = torch.randint(0, 50, shape, dtype=dtype)
+        with torch.no_grad():
+            report = fusewright.explain(embedded, ids)
+            (x, normed), (expected, expected_normed) = torch.compile(embedded, backend="fusewright")(ids), embedded(ids)
+        assert torch.equal(x, expected) and steps_apart(normed, expected_normed) <= 1
+        assert "aten.embedding.default" not in str(report) or shape == (0,)
+
+
 def test_epsilon_arrives_as_a_tensor_where_everything_is_dynamic() -> None:
     model = AddNorm()
     fused = compiled(model, dynamic=True)

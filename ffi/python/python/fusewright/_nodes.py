@@ -26,7 +26,6 @@ _LIBRARY = (
     "aten._scaled_grouped_mm",
     "aten.scaled_dot_product_attention",
     "aten._scaled_dot_product",
-    "aten.embedding",
 )
 
 
