@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(
             error,
             "no part `cast`; there is casts, memory, mutants, bounds, ascend, gpu-code, differential, matrix, fuzz, mistralrs, \
-             lints"
+             lints, wheel"
         );
     }
 }
