@@ -106,10 +106,10 @@ pub fn reference(graph: &Graph, inputs: &[&HostTensor]) -> Result<Vec<HostTensor
     reference_at(graph, &interp::Symbols::new(), inputs)
 }
 
-/// As [`reference`], at values of those symbols that no input tells.
+/// As [`reference()`], at values of those symbols that no input tells.
 ///
 /// # Errors
-/// As [`reference`].
+/// As [`reference()`].
 pub fn reference_at(
     graph: &Graph,
     symbols: &interp::Symbols,

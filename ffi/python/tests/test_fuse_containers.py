@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import random
+import warnings
 from collections import OrderedDict, deque, namedtuple
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -119,6 +121,36 @@ def test_what_is_given_back_is_what_was_given() -> None:
     assert fusewright.fuse(of_state, strict=True)(torch.randn(3, 8), state)["state"] is state
 
 
+def test_numbers_that_vary_are_numbers_to_a_function() -> None:
+    def sliced(x: torch.Tensor, last: Any) -> Any:
+        part = slice(-last, None) if isinstance(last, int) else slice(1, 2)
+        return torch.relu(x[part]) + 1.0, part, f"{last:03d}"
+
+    fused, x = fusewright.fuse(sliced, strict=True), torch.randn(9, 8)
+    for last in (1, 2, 3, 4, 5, 6, 7, 3, -2, 0, 8):
+        got, expected = fused(x, last), sliced(x, last)
+        assert torch.equal(got[0], expected[0]) and got[1:] == expected[1:]
+    doubled = fusewright.fuse(lambda x, n: x * n)
+    for n in (2, 3, 4, 5, 6, 7, 2**63):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert torch.equal(doubled(x, n), x * n)
+
+
+def test_strict_says_so_at_every_call_and_knows_all_dtypes() -> None:
+    fused, x = fusewright.fuse(lambda x: torch.relu(x) * random.random(), strict=True), torch.ones(3, 8)
+    for _ in range(4):
+        with pytest.raises(fusewright.CompileError, match="takes for constant"):
+            fused(x)
+    narrow = fusewright.fuse(
+        lambda x: ((x * 2.0).to(torch.float8_e4m3fn), x.shape, torch.finfo(x.dtype).eps), strict=True
+    )
+    assert narrow(x)[0].dtype == torch.float8_e4m3fn
+    gives = fusewright.fuse(lambda x: (torch.relu(x), {1}))
+    with pytest.warns(UserWarning, match="it gives a `set`"):
+        assert gives(x)[1] == {1}
+
+
 def test_what_grows_has_few_traces() -> None:
     def step(x: torch.Tensor, cache: SimpleNamespace) -> torch.Tensor:
         cache.keys = x if cache.keys is None else torch.cat([cache.keys, x], 1)
@@ -153,7 +185,19 @@ class Tenfold(list[float]):
         return (value * 10.0 for value in super().__iter__())
 
 
-@pytest.mark.parametrize("held", [deque([1.0]), {1.0}, bytearray(b"1"), Tenfold([1.0])])
+class Word(str):
+    """Equals all others."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("held", [deque([1.0]), {1.0}, bytearray(b"1"), Tenfold([1.0]), Word("1")])
 def test_other_containers_are_not_looked_into(held: Any) -> None:
     fused, x = fusewright.fuse(lambda x, held: torch.relu(x) * len(held)), torch.randn(3, 8)
     if isinstance(held, deque):

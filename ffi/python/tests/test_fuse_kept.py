@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import gc
+import itertools
 import os
 import pickle
 import sys
@@ -151,13 +152,13 @@ def test_a_trace_that_ends_early_leaves_nothing_behind() -> None:
 
 
 def test_an_interrupt_leaves_nothing_behind() -> None:
-    class Interrupted(Keeps):
-        is_first = True
+    # An iterator is nothing that is put back.
+    calls = itertools.count()
 
+    class Interrupted(Keeps):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             made = self.attribute(x)
-            if Interrupted.is_first:
-                Interrupted.is_first = False
+            if next(calls) == 0:
                 raise KeyboardInterrupt
             return made
 
@@ -190,6 +191,61 @@ def test_functions_without_tensors_give_what_they_give() -> None:
     for function in (lambda: None, lambda n=3: n * 2, lambda: (1, [2.0, None])):
         fused = fusewright.fuse(function, strict=True)
         assert [fused(), fused()] == [function()] * 2
+
+
+class Meter:
+    total: Any = 0
+
+
+_LOG: list[Any] = []
+_COUNT = 0
+
+
+def meters(x: torch.Tensor) -> torch.Tensor:
+    Meter.total += x.shape[0]
+    return x * 2.0
+
+
+def logs(x: torch.Tensor) -> torch.Tensor:
+    _LOG.append(x.shape[0] / 2)
+    return x * 2.0
+
+
+def counts(x: torch.Tensor) -> torch.Tensor:
+    global _COUNT
+    _COUNT += 1
+    return x * 2.0
+
+
+@pytest.mark.parametrize("effect", [meters, logs, counts])
+@pytest.mark.parametrize("is_helper", [False, True])
+def test_effects_of_a_function_and_its_helpers_happen_at_every_call(effect: Any, is_helper: bool) -> None:
+    global _COUNT
+    Meter.total, _COUNT = 0, 0
+    _LOG.clear()
+    held = effect
+
+    class Calls(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.relu(held(x)) + 1.0
+
+    fused = fusewright.fuse(Calls() if is_helper else effect)
+    with pytest.warns(UserWarning, match="sets attributes, or changes lists"):
+        for rows in (3, 4, 5, 5):
+            fused(torch.ones(rows, 8))
+    found: Any = {meters: [Meter.total], logs: _LOG, counts: [_COUNT]}[effect]
+    assert all(type(number) in (int, float) for number in found)
+    assert list(found) == {meters: [17], logs: [1.5, 2.0, 2.5, 2.5], counts: [4]}[effect]
+
+
+def test_a_gradient_is_not_of_a_trace() -> None:
+    def reads(x: torch.Tensor) -> torch.Tensor:
+        return x * 2.0 if x.grad is None else x * x.grad
+
+    x = torch.randn(3, 8)
+    x.grad = torch.randn(3, 8)
+    with pytest.warns(UserWarning, match="looks at a gradient"):
+        assert torch.equal(fusewright.fuse(reads)(x), reads(x))
 
 
 @fusewright.fuse(strict=True)

@@ -78,6 +78,7 @@ CHANGES: dict[str, Callable[[Scaled], Any]] = {
     "type": lambda m: m.half().float(),
     "elements": lambda m: m.norm.weight.mul_(3.0),
     "mode": lambda m: m.eval(),
+    "item": lambda m: m.rest.append(torch.nn.Hardtanh()),
 }
 
 

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import types
 import weakref
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,16 +16,22 @@ from torch.utils import _pytree
 #: Tensors that are what they seem; those of other classes have ops of their own.
 TENSORS = (torch.Tensor, torch.nn.Parameter)
 #: Constants that equal others of their type.
-_PLAIN = (bool, str, bytes, range, torch.dtype, torch.device, torch.memory_format, torch.layout, type(None), type(...))
+PLAIN = frozenset(
+    (bool, str, bytes, range, torch.dtype, torch.device, torch.memory_format, torch.layout, type(None), type(...))
+)
 #: Constants that have identity alone, and may be kept.
-_FIXED = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
+FIXED = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
 _DICTIONARIES = (dict, collections.OrderedDict)
 #: Where caches of Hugging Face's models are defined, which are containers too.
 _CACHES = "transformers.cache_utils"
 
 
 class Unfit(Exception):
-    """Arguments that calls of kernels cannot take, in words."""
+    """Arguments that calls of kernels cannot take, in words; foreign ones, as tensors of other classes, are no mistake."""
+
+    def __init__(self, why: str, *, is_foreign: bool = False) -> None:
+        super().__init__(why)
+        self.is_foreign = is_foreign
 
 
 class Identity:
@@ -105,7 +111,7 @@ class Call:
             raise
         except Exception as error:
             # What looks at itself, as proxies do, may raise what it likes.
-            raise Unfit(f"cannot look into an argument ({error})") from error
+            raise Unfit(f"cannot look into an argument ({error})", is_foreign=True) from error
 
     def key(self) -> tuple[Any, ...]:
         """What calls of one kind have in common."""
@@ -121,12 +127,12 @@ class Call:
             self.tensors.append(value)
             self.structure += (kind, value.dtype, value.device, value.ndim)
             if value.layout is not torch.strided or value.is_nested or value.is_quantized:
-                raise Unfit(f"does not look into a `{described(value)}`")
+                raise Unfit(f"does not look into a `{described(value)}`", is_foreign=True)
             self.layouts += (value.shape, value.stride())
         elif kind is int:
             self.numbers.append(value)
             self.structure.append(kind)
-        elif isinstance(value, _PLAIN):
+        elif kind in PLAIN:
             self.structure.append((kind, value))
         elif isinstance(value, (int, float, complex)):
             # To the sign of a zero, and NaN is itself.
@@ -155,13 +161,13 @@ class Call:
         elif isinstance(value, tuple):
             self._take_all(kind, len(value), value)
         elif isinstance(value, torch.Tensor):
-            raise Unfit(f"does not look into a `{described(value)}`")
-        elif isinstance(value, _FIXED):
+            raise Unfit(f"does not look into a `{described(value)}`", is_foreign=True)
+        elif isinstance(value, FIXED):
             self.structure.append(value)
         elif isinstance(value, types.MethodType):
             self.structure.append(value.__func__)
             self._take_object(value.__self__)
-        elif isinstance(value, Collection) and not isinstance(value, torch.nn.Module):
+        elif isinstance(value, (Collection, Iterator)) and not isinstance(value, torch.nn.Module):
             raise Unfit(f"does not look into a `{kind.__name__}`")
         else:
             self._take_object(value)
@@ -213,7 +219,7 @@ class Copies:
             return self._tensors[id(value)]
         if kind is int:
             return next(self._numbers)
-        if isinstance(value, (int, float, complex, *_PLAIN)):
+        if kind in PLAIN or isinstance(value, (int, float, complex)):
             return value
         if kind is slice:
             return slice(*map(self.of, (value.start, value.stop, value.step)))

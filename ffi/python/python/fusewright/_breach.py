@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from ._arguments import Call, Copies
+from ._arguments import Call, Copies, attributes, is_holder
 from ._native import CompileError
 from ._trace import Function, Trace
 
@@ -51,17 +52,36 @@ class Comparison:
     def _compare(self, what: str, expected: Any, found: Any) -> None:
         name = getattr(self._fn, "__qualname__", type(self._fn).__name__)
         reason = f"{what} is another than when {name} was traced, which reads or changes what `fuse` takes for constant"
-        a, b = (_taken(value) for value in (expected, found))
-        if a.structure != b.structure or a.numbers != b.numbers or len(a.tensors) != len(b.tensors):
-            raise CompileError(reason)
-        for one, other in zip(a.tensors, b.tensors):
-            # Atomic sums, as of `index_add` on a GPU, may differ between two runs of the same ops.
-            if not one.is_meta and not torch.allclose(one, other, equal_nan=True):
+        for one, other in itertools.zip_longest(_leaves(expected), _leaves(found)):
+            if not _are_alike(one, other):
                 raise CompileError(reason)
 
 
-def _taken(value: Any) -> Call:
-    return Call([value], {})
+def _leaves(value: Any) -> Iterator[Any]:
+    """The tensors and numbers of a value, in order, as far as they can be found."""
+    open_values, seen = [value], dict[int, Any]()
+    while open_values:
+        value = open_values.pop()
+        if isinstance(value, (torch.Tensor, int, float, complex, str)):
+            yield value
+        elif id(value) not in seen:
+            seen[id(value)] = value
+            if isinstance(value, (list, tuple)):
+                open_values += reversed(value)
+            elif isinstance(value, dict) or is_holder(type(value)):
+                open_values += (value if isinstance(value, dict) else attributes(value)).values()
+
+
+def _are_alike(one: Any, other: Any) -> bool:
+    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return type(one) is type(other) and (one == other or one != one)
+    if one.is_meta or (one.shape, one.dtype) != (other.shape, other.dtype):
+        return one.is_meta or (one.shape, one.dtype) == (other.shape, other.dtype)
+    if one.dtype.is_floating_point:
+        # Those of 8 bits have no comparison of their own.
+        one, other = one.double(), other.double()
+    # Atomic sums, as of `index_add` on a GPU, may differ between two runs of the same ops.
+    return torch.allclose(one, other, equal_nan=True)
 
 
 def _cloned(tensor: torch.Tensor) -> torch.Tensor:

@@ -131,12 +131,14 @@ class Fused:
         try:
             call = Call(args, kwargs)
         except Unfit as unfit:
+            if self.options.strict and not unfit.is_foreign:
+                raise CompileError(str(unfit)) from None
             self._warn(f"{unfit}; calls of {{}} with one are not fused", 3)
             return self.fn(*args, **kwargs)
         if not _is_inference(call.tensors):
             return self.fn(*args, **kwargs)
         places = [tensor.storage_offset() for tensor in call.tensors] if self._are_places_asked else ()
-        key = (*call.key(), *places, default_device())
+        key = (*call.key(), *places, default_device(), torch.get_default_dtype())
         trace = self._by_kind.get(key)
         if trace is None or not trace.reads.are_as_before():
             try:
@@ -165,8 +167,12 @@ class Fused:
         if trace.overwrites and trace.shares_memory(call):
             return self.fn(*args, **kwargs)
         if self.options.strict and trace.compared < Comparison.CALLS and not _is_recorded():
+            try:
+                Comparison(self.fn, args, kwargs).judge(trace)
+            except CompileError:
+                self._forget(trace)
+                raise
             trace.compared += 1
-            Comparison(self.fn, args, kwargs).judge(trace)
         return trace.run(call)
 
     def __getattr__(self, name: str) -> Any:

@@ -15,6 +15,9 @@ from torch.utils._sympy.printers import PythonPrinter
 
 from ._arguments import Call
 
+#: Numbers from here on are constants, as negative ones are.
+LARGEST = 1 << 62
+
 
 def context(tensor: torch.Tensor, rows: int, varying: Collection[int]) -> StatelessSymbolicContext[Any, Any]:
     """Which extents of a tensor are symbols: the first where it is that of rows, and those that are known to vary, of which
@@ -81,7 +84,7 @@ def _written(traced: Sequence[sympy.Basic], conditions: Sequence[sympy.Basic]) -
         if number.is_Symbol and number not in bound:
             bound.add(number)
             # Zero and one are numbers of their own to PyTorch, which never stand for a symbol.
-            lines += [f"{number} = values[{at}]", f"if {number} < 2: return False"]
+            lines += [f"{number} = values[{at}]", f"if not 2 <= {number} < {LARGEST}: return False"]
         else:
             lines.append(f"if values[{at}] != {text(number)}: return False")
     if any(condition.free_symbols - bound for condition in conditions):

@@ -37,6 +37,8 @@ def reached(fn: Any, objects: Iterable[Any]) -> list[Any]:
             open_values += (value.__self__, value.__func__)
         elif isinstance(value, types.FunctionType):
             open_values += _behind(value)
+        elif isinstance(value, torch.nn.Module):
+            open_values += {type(module).forward for module in value.modules()}
         elif isinstance(value, (list, tuple)):
             open_values += value
         elif type(value) is dict:
@@ -56,7 +58,8 @@ def _behind(function: types.FunctionType) -> Iterator[Any]:
         yield wrapped
     for name in function.__code__.co_names:
         held = function.__globals__.get(name)
-        if isinstance(held, torch.nn.Module) or type(held) in _CONTAINERS or is_holder(type(held)):
+        is_own = isinstance(held, (types.FunctionType, type)) and held.__module__ == function.__module__
+        if is_own or isinstance(held, torch.nn.Module) or type(held) in _CONTAINERS or is_holder(type(held)):
             yield held
 
 
@@ -93,6 +96,14 @@ class Snapshot:
                 self._note(value)
         cells = (cell for value in found for cell in getattr(value, "__closure__", None) or ())
         self._cells = [(cell, cell.cell_contents) for cell in cells if _is_bound(cell)]
+        self._classes = [(value, dict(vars(value))) for value in found if isinstance(value, type)]
+        functions = [value for value in found if isinstance(value, types.FunctionType)]
+        self._globals = [
+            (of.__globals__, name, of.__globals__[name])
+            for of in functions
+            for name in of.__code__.co_names
+            if name in of.__globals__
+        ]
 
     def _note(self, value: Any) -> None:
         open_values = [value]
@@ -116,6 +127,17 @@ class Snapshot:
         for cell, before in self._cells:
             if not _is_bound(cell) or cell.cell_contents is not before:
                 cell.cell_contents = before
+                changed = True
+        for kind, held in self._classes:
+            for name in [name for name, value in vars(kind).items() if value is not held.get(name, held)]:
+                changed = True
+                if name in held:
+                    setattr(kind, name, held[name])
+                else:
+                    delattr(kind, name)
+        for names, name, before in self._globals:
+            if names.get(name, names) is not before:
+                names[name] = before
                 changed = True
         return changed
 
@@ -141,6 +163,8 @@ class Reads:
             if id(value) in held or not isinstance(value, torch.Tensor)
         ]
         self._tables, self._names, self._held = ([entry[i] for entry in entries] for i in range(3))
+        self._all_tables = [module.__dict__[name] for module in modules for name in _TABLES]
+        self._lengths = list(map(len, self._all_tables))
         self._owners = [module.__dict__ for module in modules]
         self._modes = [module.training for module in modules]
         self._kinds = self._kinds_now()
@@ -154,7 +178,7 @@ class Reads:
             are_same = all(map(operator.is_, map(operator.getitem, self._tables, self._names), self._held))
         except KeyError:
             return False
-        return are_same and self._kinds_now() == self._kinds
+        return are_same and list(map(len, self._all_tables)) == self._lengths and self._kinds_now() == self._kinds
 
     def are_as_before(self) -> bool:
         """Whether they also are in the modes that they were in."""

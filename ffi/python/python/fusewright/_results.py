@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree
 
-from ._arguments import Call, Copies, Unfit, elements, empty, is_holder, put, with_elements
+from ._arguments import FIXED, PLAIN, Call, Copies, Unfit, elements, empty, is_holder, put, with_elements
 
 #: What stands for numbers in a trace.
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -90,8 +90,11 @@ class Results:
         if isinstance(value, tuple):
             parts = [self._of(element) for element in value]
             return lambda run: with_elements(kind, [part(run) for part in parts])
-        is_constant = key in self._constants or isinstance(value, (type, enum.Enum, torch.nn.Module)) or callable(value)
-        if hasattr(value, "__dict__") and not is_constant:
+        if kind is slice:
+            ends = [self._of(end) for end in (value.start, value.stop, value.step)]
+            return lambda run: slice(*(end(run) for end in ends))
+        fixed = (int, float, complex, enum.Enum, torch.nn.Module, *FIXED)
+        if key not in self._constants and kind not in PLAIN and not isinstance(value, fixed):
             raise Unfit(f"it gives a `{kind.__name__}`, into which tracing does not look")
         return lambda _: value
 

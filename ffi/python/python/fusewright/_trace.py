@@ -41,7 +41,9 @@ class Trace:
     result: Result
     function: Function
     unfused: GraphModule
+    #: Where tensors are made, and of which dtype, unless it is said.
     default_device: torch.device | None
+    default_dtype: torch.dtype
     #: Whether it writes into an argument.
     overwrites: bool
     #: Which numbers of a call the graph takes.
@@ -111,13 +113,15 @@ class Trace:
             function=_shortest(GraphModule(gm, gm.graph)),
             unfused=unfused,
             default_device=default_device(),
+            default_dtype=torch.get_default_dtype(),
             overwrites=overwrites,
             taken=tracing.taken,
         )
 
     def admits(self, call: Call) -> bool:
         """Whether a call of the same structure is of the kind that was traced."""
-        return default_device() == self.default_device and self.layouts.admit(call)
+        defaults = default_device(), torch.get_default_dtype()
+        return defaults == (self.default_device, self.default_dtype) and self.layouts.admit(call)
 
     def varies_to(self, call: Call) -> set[tuple[int, int | None]]:
         """What differs in a call from the one that was traced: axes of tensors, and numbers."""

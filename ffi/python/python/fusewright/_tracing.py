@@ -20,11 +20,11 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, GuardOnDataDepende
 
 from . import _native
 from ._arguments import Call, Copies, Unfit
-from ._layouts import Layouts, context
+from ._layouts import LARGEST, Layouts, context
 from ._modules import Snapshot, modules_of, reached
 from ._native import CompileError
 from ._results import Results
-from ._sizes import Sizes
+from ._sizes import Sizes, make_numbers
 from ._watch import Undone, Watch, fill
 
 #: Folders of files that are none of a function's.
@@ -32,8 +32,6 @@ _NOT_OWN = ("<", *(str(Path(str(module.__file__)).parent) + os.sep for module in
 #: How PyTorch says that it needs numbers for the extents of a tensor.
 _SYMBOLIC_TENSOR = "on tensor with symbolic sizes/strides"
 _NEEDS_NUMBERS = (_SYMBOLIC_TENSOR, "unhashable type: non-nested SymInt")
-#: Numbers from here on are constants, as negative ones are.
-_LARGEST = 1 << 62
 #: Where a trace has a symbol: an axis of a tensor, or a number, each by its place in the call.
 Varying = Collection[tuple[int, int | None]]
 
@@ -72,7 +70,7 @@ class Tracing:
         ]
         symbolic = {at for at, axis in varying or () if axis is None}
         self._numbers = [
-            self._symbol(i, n) if i in symbolic and 1 < n < _LARGEST else n for i, n in enumerate(call.numbers)
+            self._symbol(i, n) if i in symbolic and 1 < n < LARGEST else n for i, n in enumerate(call.numbers)
         ]
         #: Which numbers of a call the graph takes: zero and one are never symbols.
         self.taken = tuple(i for i, number in enumerate(self._numbers) if isinstance(number, torch.SymInt))
@@ -90,7 +88,7 @@ class Tracing:
 
     def graph(self) -> GraphModule:
         """The graph; raises :class:`Untraceable` for a function that has none."""
-        undone = Undone()
+        undone, sizes = Undone(), Sizes(self._shapes)
         symbols = [self._numbers[i] for i in self.taken]
         try:
             with (
@@ -101,8 +99,9 @@ class Tracing:
                 # What is fused is compiled, and not before.
                 _use_lazy_graph_module(True),
                 _compiling(),
-                Sizes(self._shapes),
+                sizes,
             ):
+                sizes.take(symbols)
                 gm: GraphModule = make_fx(torch.func.functionalize(self._traced), tracing_mode="real")(
                     *self._fakes, *symbols
                 )
@@ -117,9 +116,14 @@ class Tracing:
         kept = self._watch.kept()
         if kept:
             self._make_real(gm, kept)
+        # Which are numbers to no other function.
+        del symbols
+        self._numbers = []
+        numbers = sizes.kept(gm.graph)
+        make_numbers(numbers)
         if self._failure is not None:
             raise Untraceable(meant(self._failure)) from self._failure
-        if changed or kept:
+        if changed or kept or numbers:
             why = "it sets attributes, or changes lists, dictionaries or variables, beside its arguments and what it gives"
             raise Untraceable(CompileError(why), is_first=True)
         self._drop_left(gm)

@@ -15,6 +15,9 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from ._native import CompileError
 
+_DATA: Any = torch.Tensor.data
+_GRADIENT: Any = torch.Tensor.grad
+
 
 class Watch(TorchFunctionMode):
     """Notes whether a function asks where in its memory a tensor begins, of which traces hold a number, and refuses to read
@@ -26,6 +29,13 @@ class Watch(TorchFunctionMode):
     _ASKING = (torch.Tensor.storage_offset, torch.Tensor.data_ptr, torch.Tensor.untyped_storage)
     #: What numbers of a trace cannot stand for, of arguments either.
     _SHOWING = tuple(getattr(torch.Tensor, name) for name in ("tolist", "numpy", "__array__", "__repr__"))
+    #: What gives a tensor other memory, or is about its gradient, which tensors of a trace have not.
+    _ANOTHER = (
+        torch.Tensor.set_,
+        _DATA.__set__,
+        _GRADIENT.__get__,
+        _GRADIENT.__set__,
+    )
     _READING = (
         *_SHOWING[:-1],
         *(getattr(torch.Tensor, f"__{name}__") for name in ("float", "int", "bool", "index", "complex")),
@@ -56,6 +66,8 @@ class Watch(TorchFunctionMode):
         self._meet((kwargs or {}).values())
         if func in self._READING and not _is_traced(args[0]):
             raise CompileError("it reads elements of a tensor that is no argument")
+        if func in self._ANOTHER:
+            raise CompileError("it gives a tensor other memory, or looks at a gradient")
         if func in self._SHOWING:
             raise CompileError("it looks at elements of a tensor")
         made = func(*args, **(kwargs or {}))
