@@ -74,7 +74,7 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 def _are_alike(one: Any, other: Any) -> bool:
     if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
-        return type(one) is type(other) and (one == other or one != one)
+        return type(one) is type(other) and bool(one == other or one != one)
     if one.is_meta or (one.shape, one.dtype) != (other.shape, other.dtype):
         return one.is_meta or (one.shape, one.dtype) == (other.shape, other.dtype)
     if one.dtype.is_floating_point:

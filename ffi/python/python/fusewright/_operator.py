@@ -59,8 +59,8 @@ def _shortened(dispatched: Callable[..., Any]) -> Callable[..., Any]:
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
 _function_modes: Callable[[], int] = torch._C._len_torch_function_stack
-_transforms: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
-_is_profiled: Callable[[], bool] = torch._C._autograd._profiler_enabled
+_transforms: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack  # pyright: ignore[reportAttributeAccessIssue]
+_is_profiled: Callable[[], bool] = torch._C._autograd._profiler_enabled  # pyright: ignore[reportAttributeAccessIssue]
 _library.impl("call", _call, "CompositeExplicitAutograd")
 torch.library.register_fake("fusewright::call", _call_shapes, lib=_library)
 _overload: Any = torch.ops.fusewright.call.default

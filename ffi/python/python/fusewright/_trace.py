@@ -125,9 +125,10 @@ class Trace:
 
     def varies_to(self, call: Call) -> set[tuple[int, int | None]]:
         """What differs in a call from the one that was traced: axes of tensors, and numbers."""
-        shapes = zip(self.shapes, call.tensors, strict=True)
-        axes = {(i, axis) for i, (of, t) in enumerate(shapes) for axis, n in enumerate(of) if n != t.shape[axis]}
-        return axes | {(i, None) for i, (of, n) in enumerate(zip(self.numbers, call.numbers)) if of != n}
+        found = set[tuple[int, int | None]]()
+        for i, (of, tensor) in enumerate(zip(self.shapes, call.tensors, strict=True)):
+            found |= {(i, axis) for axis, extent in enumerate(of) if extent != tensor.shape[axis]}
+        return found | {(i, None) for i, (of, n) in enumerate(zip(self.numbers, call.numbers)) if of != n}
 
     def shares_memory(self, call: Call) -> bool:
         """Whether tensors of a call lie in the same memory, or in that of one that the graph holds."""
