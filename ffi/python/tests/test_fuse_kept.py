@@ -217,6 +217,22 @@ def counts(x: torch.Tensor) -> torch.Tensor:
     return x * 2.0
 
 
+def makes(x: torch.Tensor) -> torch.Tensor:
+    global _MADE
+    if "_MADE" not in globals():
+        _MADE = x[:1] * 0.0 + 2.0
+    return torch.relu(x * _MADE)
+
+
+def test_a_global_that_a_first_call_makes_is_real() -> None:
+    globals().pop("_MADE", None)
+    fused = fusewright.fuse(makes, strict=True)
+    for rows in (3, 4, 5):
+        x = torch.randn(rows, 8)
+        assert torch.equal(fused(x), torch.relu(x * 2.0)) and type(globals()["_MADE"]) is torch.Tensor
+    assert len(fused.traces) == 1 and "Fake" not in repr(globals()["_MADE"])
+
+
 @pytest.mark.parametrize("effect", [meters, logs, counts])
 @pytest.mark.parametrize("is_helper", [False, True])
 def test_effects_of_a_function_and_its_helpers_happen_at_every_call(effect: Any, is_helper: bool) -> None:

@@ -27,7 +27,7 @@ from worker import Worker
 PROMPTS, LENGTH = 4, 64
 #: The mode that others are compared with, and the one that is right.
 PEER, RIGHT = "inductor", "f32"
-#: Of pairs of starts: the modes, and what becomes of Fusewright's own cache in between, or of Fusewright.
+#: Pairs of starts: the modes, and what becomes of Fusewright's own cache in between, or of Fusewright.
 CACHES: list[tuple[str, str, str]] = [
     ("inductor", "inductor with the pass", "kept"),
     ("inductor with the pass", "inductor", "kept"),

@@ -54,7 +54,7 @@ class Identity:
 
 
 def _is_holder(kind: Any) -> bool:
-    """Whether objects of a class are containers of what is in their attributes: dataclasses, and caches of keys."""
+    """Says whether objects of a class are containers of what is in their attributes: dataclasses, and caches of keys."""
     if issubclass(kind, (dict, list, tuple)):
         return False
     is_cache = any(base.__module__ == _CACHES for base in kind.__mro__)
@@ -65,7 +65,7 @@ is_holder: Callable[[type], bool] = functools.lru_cache(4096)(_is_holder)
 
 
 def attributes(holder: Any) -> dict[str, Any]:
-    """What a holder has, by name, in a new dictionary."""
+    """Gives the attributes of a holder, by name, in a new dictionary."""
     found = dict(getattr(holder, "__dict__", ()))
     for base in type(holder).__mro__:
         for name in vars(base).get("__slots__", ()):
@@ -83,7 +83,7 @@ def set_attributes(holder: Any, held: Mapping[str, Any]) -> None:
 
 
 class Call:
-    """What a call is given. Calls of equal ``structure``, ``layouts`` and ``numbers`` are of one kind."""
+    """Holds what a call is given. Calls of equal ``structure``, ``layouts`` and ``numbers`` are of one kind."""
 
     __slots__ = ("_places", "containers", "layouts", "numbers", "objects", "structure", "tensors")
 
@@ -114,7 +114,7 @@ class Call:
             raise Unfit(f"cannot look into an argument ({error})", is_foreign=True) from error
 
     def key(self) -> tuple[Any, ...]:
-        """What calls of one kind have in common."""
+        """Gives the key that calls of one kind have in common."""
         return (*self.structure, *self.layouts, *self.numbers)
 
     def _take(self, value: Any) -> None:
@@ -248,7 +248,7 @@ class Copies:
         return made
 
     def changed(self) -> list[int]:
-        """Which containers have something else than to begin with. Raises :class:`Unfit` for one that cannot be followed."""
+        """Tells which containers have changed. Raises :class:`Unfit` for one that cannot be followed."""
         for made, before in self._nodes:
             after = _pytree.SUPPORTED_NODES[type(made)].flatten_fn(made)[0]
             if not are_same(list(after), before):
@@ -262,7 +262,7 @@ def empty(kind: type) -> Any:
 
 
 def elements(container: Any, of: Callable[[Any], Any] = lambda value: value) -> Any:
-    """What a list, dictionary or holder has, as a new list or dictionary."""
+    """Gives the contents of a list, dictionary or holder, as a new list or dictionary."""
     if type(container) is list:
         return [of(value) for value in container]
     held = container if type(container) in _DICTIONARIES else attributes(container)
@@ -282,7 +282,7 @@ def put(container: Any, held: Any) -> None:
 
 
 def are_same(a: Any, b: Any) -> bool:
-    """Whether two lists, or two dictionaries, have the same objects in the same order."""
+    """Says whether two lists, or two dictionaries, have the same objects in the same order."""
     if len(a) != len(b):
         return False
     if isinstance(a, dict):

@@ -120,7 +120,7 @@ def _tuple(items: Iterable[str]) -> str:
 
 
 def _empty(record: Record) -> Function:
-    """What makes a tensor of sizes, strides and dtype."""
+    """Gives what makes a tensor of sizes, strides and dtype."""
     device = record.lies()
 
     def empty(sizes: Any, strides: Any, dtype: torch.dtype) -> torch.Tensor:

@@ -79,7 +79,7 @@ class Checker:
         #: The parts of all graphs, in the order in which they were compiled, and why graphs were left as they are.
         self.parts: list[PartCheck] = []
         self.unfused: list[str] = []
-        #: What a function that was given to ``fuse`` does beside what its trace knows.
+        #: All that a function that was given to ``fuse`` does beside what its trace knows.
         self.breaches: list[str] = []
         # By which Dynamo calls a backend.
         self.__name__ = "fusewright.Checker"

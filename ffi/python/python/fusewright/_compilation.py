@@ -24,12 +24,12 @@ class Compilation(BundledAOTAutogradSerializableCallable):
 
     @classmethod
     def serialize_compile_artifacts(cls, fn: Any) -> bytes:
-        """What is written of a function."""
+        """Writes a function."""
         return pickle.dumps((fn.made_by, super().serialize_compile_artifacts(fn)))
 
     @classmethod
     def deserialize_compile_artifacts(cls, data: bytes) -> Any:
-        """The function that was written."""
+        """Reads a function that was written."""
         made_by, own = pickle.loads(data)
         return cls(super().deserialize_compile_artifacts(own).compiled_fn, made_by)
 

@@ -114,11 +114,11 @@ class Fused:
         self.traces: list[Trace] = []
         #: The same by kinds of calls.
         self._by_kind: dict[tuple[Any, ...], Trace] = {}
-        #: Whether a trace is for tensors that begin where they do.
+        #: Says whether a trace is for tensors that begin where they do.
         self._are_places_asked = False
         #: Whether what the function does depends on more than kinds of arguments, so that it runs as it is.
         self._is_untraceable = False
-        #: What was said of calls that are not fused.
+        #: Warnings that were given of calls that are not fused.
         self._said: set[str] = set()
         #: Structures of calls that set attributes, which may have been the first of their kind.
         self._begun: set[tuple[Any, ...]] = set()
@@ -236,7 +236,7 @@ class Fused:
         return name_of if at is self else (Fused, (self.fn, self.options))
 
     def breaches(self, *args: Any, **kwargs: Any) -> list[str]:
-        """What the function reads or changes in a call that its trace does not know, in words."""
+        """Says in words what the function reads or changes in a call that its trace does not know."""
         try:
             call = Call(args, kwargs)
             trace = self._traced(args, kwargs, call)
@@ -320,7 +320,7 @@ def _is_eager() -> bool:
 
 
 def _is_recorded() -> bool:
-    """Whether what is launched now is recorded and not run, so that nothing can be compared."""
+    """Says whether what is launched now is recorded and not run, so that nothing can be compared."""
     return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
 
 
@@ -331,7 +331,7 @@ def _has_modes() -> bool:
 
 
 def _is_inference(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether tensors need no gradient, and stand for no others, or for zeros without memory."""
+    """Says whether tensors need no gradient, and stand for no others, or for zeros without memory."""
     trains = torch.is_grad_enabled()
     for tensor in tensors:
         if (trains and tensor.requires_grad) or tensor.is_neg() or tensor.is_conj() or tensor._is_zerotensor():

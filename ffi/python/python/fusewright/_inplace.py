@@ -190,7 +190,7 @@ def _root(node: Node) -> Node:
 
 
 def _shown(node: Node) -> Node | None:
-    """What a node is a view of, or wrote into and gives."""
+    """Gives what a node is a view of, or wrote into and gives."""
     if node.op == "call_method":
         return node.all_input_nodes[0] if node.target in VIEWS else None
     if node.op != "call_function":

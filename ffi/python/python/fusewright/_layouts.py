@@ -62,7 +62,7 @@ class Layouts:
         self._admits = _written(self._traced, conditions)
 
     def admit(self, call: Call) -> bool:
-        """Whether the graph is for the tensors and numbers of a call, of which all else is as in the one that was traced."""
+        """Says whether the graph is for the tensors and numbers of a call of the structure that was traced."""
         values = [*itertools.chain.from_iterable(call.layouts), *call.numbers]
         if self.has_offsets:
             values += [tensor.storage_offset() for tensor in call.tensors]
@@ -74,7 +74,7 @@ def _refuse(_: list[int]) -> bool:
 
 
 def _written(traced: Sequence[sympy.Basic], conditions: Sequence[sympy.Basic]) -> Callable[[list[int]], bool]:
-    """What compares values with what was traced."""
+    """Writes what compares values with what was traced."""
     constants = {at: int(number) for at, number in enumerate(traced) if isinstance(number, sympy.Integer)}
     others = [(at, number) for at, number in enumerate(traced) if at not in constants]
     text = PythonPrinter().doprint

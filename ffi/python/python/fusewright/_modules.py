@@ -17,6 +17,8 @@ from ._native import CompileError
 #: Attributes of a module that are tables, whose entries are what may be replaced.
 _TABLES = ("_parameters", "_buffers", "_modules")
 _CONTAINERS = (list, dict)
+#: Stands where nothing is.
+_MISSING = object()
 #: Values that are looked into at most.
 _MOST_VALUES = 20_000
 
@@ -47,11 +49,7 @@ def reached(fn: Any, objects: Iterable[Any]) -> list[Any]:
 
 
 def _behind(function: types.FunctionType) -> Iterator[Any]:
-    for cell in function.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:
-            continue
+    yield from map(_contents, function.__closure__ or ())
     yield from function.__defaults__ or ()
     yield from (function.__kwdefaults__ or {}).values()
     if isinstance(wrapped := getattr(function, "__wrapped__", None), types.FunctionType):
@@ -84,7 +82,7 @@ def modules_of(found: Iterable[Any]) -> list[torch.nn.Module]:
 
 
 class Snapshot:
-    """What objects have before a trace, at any depth of containers: what a trace puts there is no value for others."""
+    """Remembers what objects have before a trace, at any depth of containers: values of a trace are for no others."""
 
     def __init__(self, found: Iterable[Any]) -> None:
         modules = modules_of(value for value in found if isinstance(value, torch.nn.Module))
@@ -95,14 +93,13 @@ class Snapshot:
             if not isinstance(value, (type, types.ModuleType, types.FunctionType, types.MethodType)):
                 self._note(value)
         cells = (cell for value in found for cell in getattr(value, "__closure__", None) or ())
-        self._cells = [(cell, cell.cell_contents) for cell in cells if _is_bound(cell)]
+        self._cells = [(cell, _contents(cell)) for cell in cells]
         self._classes = [(value, dict(vars(value))) for value in found if isinstance(value, type)]
         functions = [value for value in found if isinstance(value, types.FunctionType)]
         self._globals = [
-            (of.__globals__, name, of.__globals__[name])
+            (of.__globals__, name, of.__globals__.get(name, _MISSING))
             for of in functions
             for name in of.__code__.co_names
-            if name in of.__globals__
         ]
 
     def _note(self, value: Any) -> None:
@@ -118,16 +115,19 @@ class Snapshot:
                     open_values.append(inner)
 
     def undo(self) -> bool:
-        """Puts back what was there; whether anything had changed."""
+        """Puts back what was there, and says whether anything had changed."""
         changed = False
         for value, before in self._held.values():
             if not are_same(elements(value), before):
                 put(value, before)
                 changed = True
         for cell, before in self._cells:
-            if not _is_bound(cell) or cell.cell_contents is not before:
-                cell.cell_contents = before
+            if _contents(cell) is not before:
                 changed = True
+                if before is _MISSING:
+                    del cell.cell_contents
+                else:
+                    cell.cell_contents = before
         for kind, held in self._classes:
             for name in [name for name, value in vars(kind).items() if value is not held.get(name, held)]:
                 changed = True
@@ -136,21 +136,24 @@ class Snapshot:
                 else:
                     delattr(kind, name)
         for names, name, before in self._globals:
-            if names.get(name, names) is not before:
-                names[name] = before
+            if names.get(name, _MISSING) is not before:
                 changed = True
+                if before is _MISSING:
+                    del names[name]
+                else:
+                    names[name] = before
         return changed
 
 
-def _is_bound(cell: types.CellType) -> bool:
+def _contents(cell: types.CellType) -> Any:
     try:
-        return cell.cell_contents is not cell
+        return cell.cell_contents
     except ValueError:
-        return False
+        return _MISSING
 
 
 class Reads:
-    """What a graph holds of modules, and of tensors that are no arguments: whether all is as it was."""
+    """Remembers what a graph holds of modules, and of tensors that are no arguments: whether all is as it was."""
 
     def __init__(self, modules: Sequence[torch.nn.Module], constants: Iterable[torch.Tensor]) -> None:
         self.constants = tuple(constants)
@@ -173,7 +176,7 @@ class Reads:
         return [(tensor.dtype, tensor.device, tensor.shape, tensor.stride()) for tensor in self.constants]
 
     def are_there(self) -> bool:
-        """Whether modules have the tensors and submodules that they had, of the same kinds. Elements may be others."""
+        """Says whether modules have the tensors and submodules that they had, of the same kinds. Elements may be others."""
         try:
             are_same = all(map(operator.is_, map(operator.getitem, self._tables, self._names), self._held))
         except KeyError:
@@ -181,9 +184,9 @@ class Reads:
         return are_same and list(map(len, self._all_tables)) == self._lengths and self._kinds_now() == self._kinds
 
     def are_as_before(self) -> bool:
-        """Whether they also are in the modes that they were in."""
+        """Says whether they also are in the modes that they were in."""
         return [owner["training"] for owner in self._owners] == self._modes and self.are_there()
 
     def are_trained(self) -> bool:
-        """Whether a tensor that the graph holds needs gradients."""
+        """Says whether a tensor that the graph holds needs gradients."""
         return any(constant.requires_grad for constant in self.constants)

@@ -44,8 +44,8 @@ def _is_plain(inputs: Sequence[torch.Tensor]) -> bool:
 
 
 def _shortened(dispatched: Callable[..., Any]) -> Callable[..., Any]:
-    """What the operator's object calls: the part at once where that is all that PyTorch's dispatcher would do, which takes
-    twice as long as a small part.
+    """Gives what the operator's object calls: the part at once where PyTorch's dispatcher would do no more, which takes twice
+    as long as a small part.
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:

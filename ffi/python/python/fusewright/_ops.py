@@ -61,7 +61,7 @@ def _load(part: str) -> None:
 
 
 def known(part: str) -> Function:
-    """What runs a part. Raises ``Error`` for a text that is none."""
+    """Gives the function of a part. Raises ``Error`` for a text that is none."""
     if part not in _functions:
         _load(part)
     return _functions[part]

@@ -1,4 +1,4 @@
-"""What a call of a traced function gives, and what it leaves in containers: made of the results of its graph."""
+"""The result of a call of a traced function, and what the call leaves in containers: made of the results of its graph."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.utils import _pytree
 
 from ._arguments import FIXED, PLAIN, Call, Copies, Unfit, elements, empty, is_holder, put, with_elements
 
-#: What stands for numbers in a trace.
+#: Classes that stand for numbers in a trace.
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -38,21 +38,21 @@ class Results:
         self._outputs: dict[int, int] = {}
         #: Containers that the function makes, with what makes one, if that is known already.
         self._fresh: dict[int, tuple[Any, _Make | None]] = {}
-        #: What the graph gives: tensors and numbers that are no arguments, each once.
+        #: The results of the graph: tensors and numbers that are no arguments, each once.
         self.outputs: list[Any] = []
-        #: Whether the one output of the graph is the result.
+        #: Says whether the one output of the graph is the result.
         self.is_single = False
         changed = copies.changed()
         self._make = self._of(made)
         self._changes = [(at, self._within(copies.containers[at])) for at in changed]
         self.is_single = not changed and len(self.outputs) == 1 and made is self.outputs[0]
         flat = type(made) is tuple and len(made) == len(self.outputs)
-        #: Whether what the graph gives is the result as it is.
+        #: Says whether the graph gives the result as it is.
         self.is_plain = self.is_single or (
             flat and not changed and all(one is other for one, other in zip(made, self.outputs))
         )
         # The values of a trace are not for keeping.
-        self._given, self._containers, self._outputs, self._fresh = {}, {}, {}, {}
+        self._given, self._containers, self._outputs, self._fresh, self._constants = {}, {}, {}, {}, set()
 
     def drop_outputs(self) -> None:
         """Forgets the values of the trace, which the graph has."""

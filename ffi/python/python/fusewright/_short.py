@@ -151,7 +151,7 @@ def _known(sizes: Sequence[int | torch.SymInt], nodes: dict[Any, Node]) -> tuple
 
 
 def _empty_on(device: torch.device) -> Callable[..., torch.Tensor] | None:
-    """What makes a tensor on a device, which is the current one whenever it is called."""
+    """Gives what makes a tensor on a device, which is the current one whenever it is called."""
     is_only = device.type == "cpu" or (device.type == "cuda" and torch.cuda.device_count() == 1)
     return empty_strided(device) if is_only else None
 

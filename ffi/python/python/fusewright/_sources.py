@@ -1,4 +1,4 @@
-"""What names this package in the keys of what others keep."""
+"""The name of this package in the keys of what others keep."""
 
 from __future__ import annotations
 

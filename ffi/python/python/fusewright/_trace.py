@@ -1,4 +1,4 @@
-"""What ``fuse`` knows of a function for one kind of calls: its graph, and when the graph is the function's."""
+"""All that ``fuse`` knows of a function for one kind of calls: its graph, and when the graph is the function's."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Trace:
     layouts: Layouts
     reads: Reads
     results: Results
-    #: What was fused, the graph with kernels, and the one without.
+    #: The parts that were fused, the graph with kernels, and the one without.
     result: Result
     function: Function
     unfused: GraphModule
