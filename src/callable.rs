@@ -222,7 +222,8 @@ pub(crate) fn not_one_kernel(fused: &Fused) -> String {
             Def::Node(..) => None,
         }));
     }
-    format!("the ops make {} kernels, not one: {}", partition.regions.len(), reasons.join("; "))
+    let why = if reasons.is_empty() { "it has no output".to_owned() } else { reasons.join("; ") };
+    format!("the ops make {} kernels, not one: {why}", partition.regions.len())
 }
 
 impl Callable {
@@ -327,10 +328,11 @@ impl Callable {
                 return Err(Error::Call(format!("output {i} is {ty} = {expected:?}, got {dtype}{shape:?}")));
             }
         }
-        for TensorRef { dtype, shape, bytes } in inputs {
-            let expected = shape.iter().try_fold(1usize, |n, &e| n.checked_mul(e)).map(|n| dtype.bytes_for(n));
-            if expected != Some(bytes.len()) {
-                return Err(Error::Call(format!("a tensor {dtype}{shape:?} has {} bytes", bytes.len())));
+        let names = self.graph.inputs().iter().zip(&self.overwritten_by).filter(|(_, by)| by.is_none());
+        for ((input, _), TensorRef { dtype, shape, bytes }) in names.zip(inputs) {
+            if dtype.bytes_of(shape) != Some(bytes.len()) {
+                let (name, got) = (&input.name, bytes.len());
+                return Err(Error::Call(format!("input `{name}` is a tensor {dtype}{shape:?}, but has {got} bytes")));
             }
         }
         for (i, output) in outputs.iter().enumerate() {
@@ -350,7 +352,7 @@ impl Callable {
         let fits = if output.stride.is_some() { spanned.is_some_and(|n| n <= got) } else { spanned == Some(got) };
         if !fits {
             let (dtype, shape) = (output.dtype, output.shape);
-            return Err(Error::Call(format!("a tensor {dtype}{shape:?} has {got} bytes")));
+            return Err(Error::Call(format!("output {i} is a tensor {dtype}{shape:?}, but has {got} bytes")));
         }
         match &self.strides[i] {
             Some(name) => {

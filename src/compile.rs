@@ -140,6 +140,24 @@ pub fn fuse_graph(graph: &Graph, options: &Options) -> Result<Fused, Error> {
     fuse(graph, options, &[], None, Ahead::Nothing)
 }
 
+/// The regions of a graph within the limits of a target, after [`fuse_graph`]'s passes, and those of them that a vendor's ops
+/// may replace. What one target keeps of a row another computes again, with code that may grow without bound.
+pub(crate) fn regions_for(fused: &Fused, options: &Options, target: &Target) -> (Partition, Replaced) {
+    let mut partition = partition(&fused.graph, &limits(options, Some(target)));
+    patterns::name_regions(&fused.graph, &mut partition);
+    let vendor = vendor::replaced(&partition, &options.pipeline, options.relaxed);
+    (partition, vendor)
+}
+
+/// The limits of regions for a target, or any.
+fn limits(options: &Options, target: Option<&Target>) -> Limits {
+    match target {
+        _ if !(options.fuse && options.pipeline.fuses()) => Limits { nodes: 1, ..Limits::default() },
+        Some(target) => schedule::limits(target),
+        None => Limits::default(),
+    }
+}
+
 /// As [`fuse_graph`], for what a compiler compiles for: kernels may take rows from [`Compiler::sources`], and what the
 /// library of a device does not take as it stands is taken apart after the passes.
 ///
@@ -181,11 +199,7 @@ pub(crate) fn fuse(
         Lowered { graph, attention: BTreeSet::new() }
     };
     let fuse = options.fuse && options.pipeline.fuses();
-    let limits = match target {
-        _ if !fuse => Limits { nodes: 1, ..Limits::default() },
-        Some(target) => Limits { sources, ..schedule::limits(target) },
-        None => Limits { sources, ..Limits::default() },
-    };
+    let limits = Limits { sources, ..limits(options, target) };
     let mut partition = partition(&graph, &limits);
     patterns::name_regions(&graph, &mut partition);
     let vendor = vendor::replaced(&partition, &options.pipeline, options.relaxed);

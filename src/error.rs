@@ -1,5 +1,6 @@
 //! Errors of the facade, grouped by whose fault they are.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use fusewright_graph::Diagnostic;
@@ -10,7 +11,7 @@ use fusewright_runtime::{DeviceFailure, RuntimeError};
 use crate::knobs;
 
 /// What went wrong.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file cannot be read or written.
@@ -39,6 +40,13 @@ pub enum Error {
     /// A bug of this project; please report it.
     #[error("internal error: {0}")]
     Internal(String),
+}
+
+/// The same words as for people: `main` and `unwrap` print an error in this form.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl Error {

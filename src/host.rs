@@ -41,7 +41,7 @@ impl HostTensor {
 
     /// Number of elements.
     pub fn elements(&self) -> usize {
-        self.shape.iter().product()
+        self.shape.iter().fold(1, |n: usize, &extent| n.saturating_mul(extent))
     }
 }
 

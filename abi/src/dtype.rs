@@ -91,6 +91,11 @@ impl DType {
         if bytes > usize::MAX as u128 { usize::MAX } else { bytes as usize }
     }
 
+    /// Bytes that a tensor without gaps takes; `None` if they are more than an address can tell apart.
+    pub fn bytes_of(self, shape: &[usize]) -> Option<usize> {
+        shape.iter().try_fold(1usize, |n, &extent| n.checked_mul(extent)).map(|n| self.bytes_for(n))
+    }
+
     /// True for every floating-point type, the 8- and 4-bit ones included.
     pub const fn is_float(self) -> bool {
         matches!(

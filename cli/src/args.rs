@@ -24,6 +24,7 @@ pub struct Cli {
 
 /// Options of every command.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Options of every command")]
 pub struct Common {
     /// Which passes run, as a TOML file
     #[arg(long, global = true, value_name = "F.toml")]

@@ -54,6 +54,7 @@ use fusewright_runtime::bundle::{MANIFEST, digest};
 use serde_json::{Map, Value, json};
 
 use super::place::place;
+use crate::compile::regions_for;
 use crate::compiler::{Compilation, CompileError, Compiler};
 use crate::{Error, Fused, Options, PassTime, VendorCall, dtypes, fuse_graph};
 
@@ -209,11 +210,12 @@ pub fn write_bundle(graph: &Graph, targets: &[Target], folder: &Path, options: &
 fn add_target(bundle: &mut Bundle, fused: &Fused, target: &Target, options: &Options) -> Result<(), Error> {
     let compiler = Compiler::new(target)?.with_schedules(&options.schedules)?;
     dtypes::all_taken(&fused.graph, compiler.backend(), target)?;
+    let (partition, vendor) = regions_for(fused, options, target);
     let subfolder = subfolder(target);
     let (mut entries, mut refused) = (Vec::new(), Vec::new());
     let values = value_names(&fused.graph);
     let mut uses: BTreeMap<String, Vec<Vec<String>>> = BTreeMap::new();
-    for (place, region) in fused.partition.regions.iter().enumerate() {
+    for (place, region) in partition.regions.iter().enumerate() {
         let body = region.expand_body().map_err(|e| Error::Internal(e.to_string()))?;
         let key = body_key(&body).map_err(|e| Error::Internal(e.to_string()))?;
         // Regions of one pattern differ in their bodies, and their objects may be linked together.
@@ -224,7 +226,7 @@ fn add_target(bundle: &mut Bundle, fused: &Fused, target: &Target, options: &Opt
         if known.len() > 1 {
             continue;
         }
-        if let (Target::Ascend { .. }, Some(call)) = (target, fused.vendor.calls.get(&place)) {
+        if let (Target::Ascend { .. }, Some(call)) = (target, vendor.calls.get(&place)) {
             let (pattern, target, call) = (region.name.clone(), target.clone(), call.clone());
             bundle.vendor.push(BundleCall { pattern, target, call, body });
             continue;

@@ -117,7 +117,7 @@ fn assembler() -> Finding {
 }
 
 /// Says what happens without an assembler.
-const DRIVER: &str = "the driver compiles PTX when kernels are loaded";
+const DRIVER: &str = "where there is a GPU, its driver compiles PTX when kernels are loaded";
 
 fn disassembler() -> Finding {
     let places = tool_folders();

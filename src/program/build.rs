@@ -334,7 +334,7 @@ impl Build<'_> {
         let made = self.made.remove(&content).unwrap_or_else(|| self.compiler.make(&content.0, &graph));
         let kernel = match made {
             Ok(made) => Ok(Arc::new(self.loaded(made, &graph)?)),
-            Err(CompileError::Dump(error)) => return Err(*error),
+            Err(CompileError::Dump(error) | CompileError::Replaced(error)) => return Err(*error),
             Err(error @ CompileError::Backend(BackendError::Target { .. } | BackendError::Memory { .. })) => {
                 return Err(error.into());
             }

@@ -462,11 +462,16 @@ impl Program {
     ) -> Result<(PlanKey, Arc<Planned>), Error> {
         let tensors = || inputs.iter().map(Argument::tensor);
         let given: Vec<(DType, &[usize])> = tensors().map(|t| (t.dtype, t.shape)).collect();
-        for tensor in tensors() {
+        for (number, tensor) in tensors().enumerate() {
             let (dtype, shape, got) = (tensor.dtype, tensor.shape, tensor.bytes.len());
-            let expected = dtype.bytes_for(shape.iter().product());
-            if got != expected {
-                return Err(Error::Call(format!("a tensor {dtype}{shape:?} takes {expected} bytes, has {got}")));
+            let expected = dtype.bytes_of(shape);
+            if expected != Some(got) {
+                let takes = expected.map_or("more bytes than there are".to_owned(), |n| format!("{n} bytes"));
+                let name = self.graph.inputs().iter().filter(|input| input.kind.is_given()).nth(number);
+                let name = name.map_or("", |input| &input.name);
+                return Err(Error::Call(format!(
+                    "input `{name}` is a tensor {dtype}{shape:?}, which takes {takes}; it has {got}"
+                )));
             }
         }
         let mut key = (bind_told(&self.graph, told, &given)?, argument::donated(&self.graph, inputs)?);

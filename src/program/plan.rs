@@ -555,7 +555,12 @@ pub(crate) fn bind_told(graph: &Graph, told: &Binding, given: &[(DType, &[usize]
         None => Ok(binding),
         Some(symbol) => {
             let (name, value) = (&symbol.name, binding[&symbol.name]);
-            Err(Error::Call(format!("symbol `{name}` is {value}, outside {}", symbol.span())))
+            let told = users.iter().find_map(|input| {
+                let axis = graph.ty(input.value).shape.iter().position(|extent| extent.mentions(name))?;
+                Some(format!(", by axis {axis} of input `{}`", input.name))
+            });
+            let told = told.unwrap_or_default();
+            Err(Error::Call(format!("symbol `{name}` is {value}{told}, outside {}", symbol.span())))
         }
     }
 }

@@ -29,7 +29,7 @@ impl Strided {
 
     /// How many elements there are, those that stand at one place counted often.
     pub fn elements(&self) -> usize {
-        self.shape.iter().product()
+        self.shape.iter().fold(1, |n: usize, &extent| n.saturating_mul(extent))
     }
 
     /// One past the last element's place; zero if there is none. `None` beyond the address space.

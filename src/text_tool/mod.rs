@@ -12,6 +12,7 @@ mod run;
 
 pub use run::{Compared, Evaluated, diff, diff_graph, only_graph, run};
 
+use crate::compile::regions_for;
 use crate::compiler::{Compiler, column};
 use crate::{CompileError, Error, Options, fuse_graph};
 
@@ -140,7 +141,8 @@ fn expanded_kernels(text: &str, target: &Target, options: &Options) -> Result<Ve
             let compiler = Compiler::new(target)?;
             let mut kernels = Vec::new();
             for graph in graphs {
-                for region in &fuse_graph(&graph, options)?.partition.regions {
+                let fused = fuse_graph(&graph, options)?;
+                for region in &regions_for(&fused, options, target).0.regions {
                     let body = region.expand_body().map_err(|e| Error::Internal(e.to_string()))?;
                     let (lowered, expanded) = compiler.kernel(&region.name, &body).map_err(CompileError::into_error)?;
                     kernels.push((Some(lowered), expanded));

@@ -140,7 +140,7 @@ fn memory_that_is_lent_must_fit_and_have_no_gaps() {
     assert_eq!(error, "input `x` is given to be overwritten, and its rows lie apart");
     let short = TensorRef::raw(DType::F32, &bytes[..16], &[2, 4]);
     let error = program.run_in_place(&mut [Argument::Lent(short)], 1).expect_err("16 bytes of 32").to_string();
-    assert!(error.contains("takes 32 bytes, has 16"), "{error}");
+    assert!(error.contains("takes 32 bytes; it has 16"), "{error}");
 }
 
 #[test]
@@ -277,7 +277,12 @@ fn a_call_that_does_not_fit_changes_nothing() {
     let error = refused(&shorter, &[2]);
     assert!(error.starts_with("input `kc` is f32[32, 16], got f32[31, 16]"), "{error}");
     let cut = |given: &mut Vec<HostTensor>| given[2].bytes.truncate(7);
-    assert_eq!(refused(&cut, &[2]), "a tensor f32[32, 16] takes 2048 bytes, has 7");
+    assert_eq!(refused(&cut, &[2]), "input `kc` is a tensor f32[32, 16], which takes 2048 bytes; it has 7");
+    // No number of bytes has as many digits.
+    let huge = HostTensor { dtype: DType::F32, shape: vec![1 << 62, 4], bytes: Vec::new() };
+    let endless = |given: &mut Vec<HostTensor>| given[2] = huge.clone();
+    let error = refused(&endless, &[2]);
+    assert!(error.ends_with("which takes more bytes than there are; it has 0"), "{error}");
 }
 
 const NORM: &str = "{eps = 1e-6, round = once}";

@@ -85,8 +85,8 @@ fn a_symbol_outside_its_range_is_refused() {
         result.map(|()| out).map_err(|e| e.to_string())
     };
     assert_eq!(call(&[1.0, 2.0, 3.0, 4.0]), Ok([1.0, 4.0, 9.0]));
-    assert_eq!(call(&[1.0]), Err("symbol `n` is 1, outside 3 to 4".to_owned()));
-    assert_eq!(call(&[1.0; 5]), Err("symbol `n` is 5, outside 3 to 4".to_owned()));
+    assert_eq!(call(&[1.0]), Err("symbol `n` is 1, by axis 0 of input `x`, outside 3 to 4".to_owned()));
+    assert_eq!(call(&[1.0; 5]), Err("symbol `n` is 5, by axis 0 of input `x`, outside 3 to 4".to_owned()));
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn strides_that_do_not_fit_are_errors() {
     };
     assert_eq!(call(5, 8), Ok(()));
     assert_eq!(call(2, 8), Err("output 0 has rows of 3 elements, 2 apart".to_owned()));
-    assert_eq!(call(5, 7), Err("a tensor f32[2, 3] has 28 bytes".to_owned()));
+    assert_eq!(call(5, 7), Err("output 0 is a tensor f32[2, 3], but has 28 bytes".to_owned()));
     // What is overwritten lies as the input does.
     let updates = fuse(|b| {
         let x = b.input("x", TensorType::new(DType::F32, [2.into(), 3.into()]));

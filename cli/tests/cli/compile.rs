@@ -90,6 +90,28 @@ fn one_bundle_holds_several_targets() {
     assert_eq!(all.iter().map(String::as_str).collect::<Vec<_>>(), ["ascend:910b1", "cpu"]);
 }
 
+/// Sums over columns and rows in turn, of which a kernel that keeps none would have code for each path between them.
+#[test]
+fn every_target_has_regions_within_its_own_limits() {
+    let turns: String = (0..12)
+        .map(|i| {
+            let (x, s, y) = (format!("x{i}"), format!("s{i}"), format!("x{}", i + 1));
+            format!("  %{s} = reduce %{x} {{op = add, axes = [{}]}}\n  %{y} = div %{x}, %{s}\n", 1 + i % 2)
+        })
+        .collect();
+    let text = format!("graph @sinkhorn(s: 0..; %x: f32[s, 4, 4]) {{\n  %x0 = exp %x\n{turns}  return %x12\n}}\n");
+    let folder = folder();
+    let (model, out) = (write(&folder, "sinkhorn.fw", &text), folder.path().join("out"));
+    let targets = if cfg!(feature = "cuda") { "cpu,cuda:sm_90" } else { "cpu" };
+    let outcome = call(&["compile", &model, "--target", targets, "-o", &out.display().to_string()]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    let files = files(&out);
+    let ptx: Vec<usize> =
+        files.iter().filter(|(name, _)| name.ends_with(".ptx")).map(|(_, bytes)| bytes.len()).collect();
+    assert_eq!(!ptx.is_empty(), cfg!(feature = "cuda"));
+    assert!(ptx.iter().all(|&bytes| bytes < 400_000), "{ptx:?}");
+}
+
 #[test]
 fn sources_come_with_the_headers_that_they_include() {
     let folder = folder();

@@ -110,7 +110,7 @@ fn what_is_no_pattern_is_refused_with_its_place() {
             &["1:30", "`1e999` is beyond the range of numbers"],
         ),
         ("fast far: (x: f32) y = mul x, 2; yield y => (x) y = mul x, 3; yield y", &["1:6", "not close"]),
-        ("fast e: (x: f32) y = exp x; yield y => (x) yield x", &["no error bound of `exp`"]),
+        ("fast e: (x: f32) y = exp x; yield y => (x) yield x", &["a side has `exp` of f32"]),
         ("exact a: (x) y = frob x; yield y => (x) yield x", &["1:18", "unknown op `frob`"]),
         ("exact a (x) y = neg x; yield y => (x) yield x", &["1:9", "expected `:`, found `(`"]),
         ("exact a: (x) y = neg x; yield y = (x) yield x", &["1:33", "expected `=>`, found `=`"]),

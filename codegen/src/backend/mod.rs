@@ -210,7 +210,9 @@ pub fn for_target(target: &Target) -> Result<Arc<dyn Backend>, BackendError> {
 
 /// Says that this build was made without a feature of the crates, and what to do.
 pub fn lacks(feature: &str) -> String {
-    format!("this build lacks feature `{feature}`: build the command, the crate or the wheel with it")
+    format!(
+        "this build lacks feature `{feature}`: build the command, the crate or the wheel with `--features {feature}`"
+    )
 }
 
 /// The version of LLVM that this build makes code with, where it has one: major, minor and patch.

@@ -32,7 +32,7 @@ pub fn compile(
     pipeline: Option<PathBuf>,
     device: usize,
 ) -> PyResult<(Option<Kernel>, Vec<Outside>)> {
-    let target: Target = target.parse().map_err(|e| CompileError::new_err(format!("target `{target}`: {e}")))?;
+    let target: Target = target.parse().map_err(|e| CompileError::new_err(format!("`target`: {e}")))?;
     let options = options(mode, pipeline, device).map_err(raised)?;
     let attempt = py.detach(|| {
         let graph = match import::live(name, program) {

@@ -70,7 +70,7 @@ pub fn load(
     given: Option<Vec<String>>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Program> {
-    let target: Target = target.parse().map_err(|e| CompileError::new_err(format!("target `{target}`: {e}")))?;
+    let target: Target = target.parse().map_err(|e| CompileError::new_err(format!("`target`: {e}")))?;
     let options = options(mode, pipeline, device).map_err(raised)?;
     let told = progress.map(listener).unwrap_or_default();
     let made = py.detach(|| {
@@ -216,6 +216,13 @@ impl Program {
     fn compilations(&self) -> (usize, usize) {
         let from_disk = self.compiled.from_disk();
         (self.compiled.kernels.len() - from_disk, from_disk)
+    }
+
+    /// Names the weights of the file that calls do not give.
+    #[getter]
+    fn weights(&self) -> Vec<&str> {
+        let stored = self.graph.inputs().iter().filter(|input| matches!(input.kind, InputKind::Weight(_)));
+        stored.map(|input| input.name.as_str()).collect()
     }
 
     /// Says what is wrong with the cache or the environment's table of schedules; `None` if nothing is.

@@ -22,16 +22,19 @@ import torch
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.DOTALL | re.MULTILINE)
 #: Runs blocks, each given as its line, its code and whether it is wanted; prints a mark behind each.
 RUNNER = """
-import json, sys
-blocks, mark = json.loads(sys.stdin.read()), sys.argv[1]
-import linecache
-space = {"__name__": "__main__"}
-for line, code in blocks:
-    # Tracing reads the sources of functions.
-    name = f"<block at line {line}>"
-    linecache.cache[name] = (len(code), None, code.splitlines(True), name)
-    exec(compile(code, name, "exec"), space)
-    print(mark, flush=True)
+def _run():
+    import json, linecache, sys
+    blocks, mark = json.loads(sys.stdin.read()), sys.argv[1]
+    for line, code in blocks:
+        # Tracing reads the sources of functions.
+        name = f"<block at line {line}>"
+        linecache.cache[name] = (len(code), None, code.splitlines(True), name)
+        # In the module itself, where guards of PyTorch look names up.
+        exec(compile(code, name, "exec"), globals())
+        print(mark, flush=True)
+
+
+_run()
 """
 
 

@@ -31,6 +31,16 @@ def test_the_report_has_the_interpreter_and_its_packages():
     assert all(found[name]["section"] == "python" for name in ("python", "torch", "vllm"))
 
 
+@pytest.mark.parametrize("variable", ["FUSEWRIGHT_MODE", "FUSEWRIGHT_INNER"])
+def test_an_option_of_a_variable_that_is_none_fails(variable: str) -> None:
+    ran = doctor("--json", **{variable: "fast"})
+    found = findings(ran)[variable]
+    assert ran.returncode == 1 and found["found"] == "fast" and "set it to" in str(found["problem"]), found
+    good = {"FUSEWRIGHT_MODE": "relaxed", "FUSEWRIGHT_INNER": "inductor"}[variable]
+    ran = doctor("--json", **{variable: good})
+    assert ran.returncode == 0 and findings(ran)[variable]["found"] == good
+
+
 def test_people_read_the_same():
     ran = doctor()
     assert ran.returncode == 0, ran.stdout + ran.stderr

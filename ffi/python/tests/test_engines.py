@@ -18,7 +18,7 @@ import tomllib
 import torch
 from models import Gated
 
-from fusewright.engines import _contract, _doors
+from fusewright.engines import _contract, _doors, vllm
 from fusewright.engines._graphs import tuple_results
 
 PYTHON = Path(__file__).parents[1]
@@ -130,14 +130,15 @@ def test_an_engine_stays_unfused_unless_asked(
         monkeypatch.setattr(_doors, "refusal", lambda _: None)
         assert _doors.open_doors("vllm", doors) == ["pass"] and opened == ["pass"]
         failing = {"pass": lambda: 1 / 0}
-        shut = {"pass": _no_effect}
-        assert _doors.open_doors("vllm", shut) == []
-        assert "the door 'pass' of vllm stays shut: nothing to change" in caplog.text and "Traceback" not in caplog.text
+        # Whatever the release is.
+        monkeypatch.setattr(_doors, "refusal", lambda _: "it is too new")
+        assert _doors.open_doors("vllm", doors, lambda: "nothing to change") == []
+        assert "vllm stays unfused: nothing to change" in caplog.text and "Traceback" not in caplog.text
+        caplog.clear()
+        assert _doors.open_doors("vllm", doors, lambda: 1 / 0) == []
+        assert "vllm stays unfused: it is too new" in caplog.text
+        monkeypatch.setattr(_doors, "refusal", lambda _: None)
         assert _doors.open_doors("vllm", failing) == [] and "stays shut" in caplog.text
-
-
-def _no_effect() -> None:
-    raise _doors.NoEffect("nothing to change")
 
 
 def test_entry_points_name_the_plugins() -> None:
@@ -221,12 +222,20 @@ def _vllm(monkeypatch: pytest.MonkeyPatch, *, cpu: bool) -> tuple[type[_Manager]
     return manager, _hooks(monkeypatch, "_vllm_hooks")
 
 
-@pytest.mark.parametrize("door", ["add_pass", "replace_compiler"])
-def test_a_door_without_effect_is_refused(door: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("door", ["pass", "compiler"])
+def test_a_door_without_effect_is_refused(
+    door: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     _, hooks = _vllm(monkeypatch, cpu=True)
-    with pytest.raises(_doors.NoEffect, match="vLLM compiles whole graphs on CPUs"):
-        getattr(hooks, door)()
+    monkeypatch.setenv("FUSEWRIGHT_VLLM", door)
+    # Before anything is said of the release.
+    monkeypatch.setattr(_doors, "refusal", lambda _: "it is too new")
+    vllm.register()
+    assert "vllm stays unfused: vLLM compiles whole graphs on CPUs" in caplog.text
     assert hooks.caching.aot_compile_hash_factors(None) == ["vllm's"]
+    _vllm(monkeypatch, cpu=False)
+    vllm.register()
+    assert "vllm stays unfused: it is too new" in caplog.text
 
 
 def test_what_vllm_keeps_is_keyed_by_every_open_door(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -223,3 +223,10 @@ def test_what_holds_itself_is_given_and_not_made() -> None:
     assert fusewright.fuse(gives, strict=True)(torch.ones(2, 4), held)[1] is held
     with pytest.raises(fusewright.CompileError, match="holds itself"):
         fusewright.fuse(makes, strict=True)(torch.ones(2, 4))
+
+
+def test_a_shape_stays_a_shape() -> None:
+    fused = fusewright.fuse(lambda x: (x.relu() * 2, x.shape))
+    for rows in (3, 5):
+        made, shape = fused(torch.randn(rows, 8))
+        assert type(shape) is torch.Size and shape == (rows, 8) and shape.numel() == made.numel()

@@ -145,3 +145,47 @@ def test_there_are_fixtures() -> None:
     if ROOT is None:
         pytest.skip("skipped: kernels of the fixtures (no checkout around the tests)")
     assert len(FIXTURES) >= 10
+
+
+def test_arrays_that_overlap_are_refused(gate: Kernel) -> None:
+    memory = torch.randn(11, 8)
+    x, y = memory[:5].clone(), torch.randn(5, 8)
+    expected = torch.nn.functional.silu(x) * y
+    with pytest.raises(fusewright.CallError, match="output `out0` overlaps a part of input `x`"):
+        gate.launch([memory[:5], y], [memory[1:6]])
+    # Side by side, and where an input lies as a whole.
+    memory[:5] = x
+    gate.launch([memory[:5], y], [memory[5:10]])
+    assert torch.equal(memory[5:10], expected) and torch.equal(memory[:5], x)
+    gate.launch([memory[:5], y], [memory[:5]])
+    assert torch.equal(memory[:5], expected)
+    two = fusewright.explain(lambda x: ((s := x + 1), s.relu() * 2), x).kernels[0]
+    out = torch.empty(5, 8)
+    with pytest.raises(fusewright.CallError, match="outputs `out0` and `out1` overlap"):
+        two.launch([x], [out, out])
+
+
+def test_what_is_no_dense_array_is_named(gate: Kernel) -> None:
+    x = torch.randn(5, 8)
+    with pytest.raises(fusewright.CallError, match="input `y` is sparse_coo; it must be a dense tensor"):
+        gate(x, x.to_sparse())
+    with pytest.raises(fusewright.CallError, match="input `x` is nested"):
+        gate(torch.nested.nested_tensor([x, x]), x)
+    with pytest.raises(fusewright.CallError, match="`inputs` of kernel `silu_mul` is no list of arrays but NoneType"):
+        gate.launch(None, None)  # type: ignore[arg-type]
+    with pytest.raises(fusewright.CallError, match=r"input `y` is f32\[s, 8\], got f32\[5, 9\]"):
+        gate(x, torch.randn(5, 9))
+
+
+def test_a_dynamic_quantiser_is_listed_whole() -> None:
+    def quantised(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        wide = x.float()
+        scale = wide.abs().amax(-1, keepdim=True) / 127
+        return (wide / scale).round().clamp(-128, 127).to(torch.int8), scale
+
+    (kernel,) = fusewright.explain(quantised, torch.randn(33, 100, dtype=torch.bfloat16)).kernels
+    assert kernel.ops == ("_to_copy", "abs", "amax", "div", "div", "round", "clamp", "_to_copy")
+    # Each operator reads and writes: 33 × 100 elements in two bytes, four or one, and 33 scales.
+    n, m = 33 * 100, 33
+    one_by_one = [6 * n, 8 * n, 4 * n + 4 * m, 8 * m, 8 * n + 4 * m, 8 * n, 8 * n, 5 * n]
+    assert kernel.bytes_unfused == sum(one_by_one) and kernel.bytes_fused == 3 * n + 4 * m

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import re
 from pathlib import Path
 from typing import Any
 
@@ -242,7 +243,7 @@ GOOD = (3, WIDTH)
         ((numpy.zeros(GOOD, "f4"), numpy.zeros((3, 8), "f4")), r"`y` is f32\[\w+, 16\], got f32\[3, 8\]"),
         ((numpy.zeros(GOOD, "f4"), numpy.zeros((4, WIDTH), "f4")), r"`y` .* must be \w+ = 3, not 4"),
         ((numpy.zeros(WIDTH, "f4"), numpy.zeros(GOOD, "f4")), r"`x` is f32\[\w+, 16\], got f32\[16\]"),
-        ((numpy.zeros((1, WIDTH), "f4"),) * 2, r"is 1, outside 3"),
+        ((numpy.zeros((1, WIDTH), "f4"),) * 2, r"is 1, by axis 0 of input `\w+`, outside 3"),
         (([1.0], numpy.zeros(GOOD, "f4")), r"`x` is f32\[\w+, 16\], got list, which is no array"),
         ((numpy.zeros(GOOD, "c8"), numpy.zeros(GOOD, "f4")), "`x` is complex64"),
         ((torch.zeros(GOOD, dtype=torch.complex64), torch.zeros(GOOD)), "`x` is torch.complex64"),
@@ -262,8 +263,31 @@ def test_errors_of_names_say_what_there_is(layer: tuple[Layer, Path]) -> None:
         program(x, x, z=x)
     with pytest.raises(fusewright.CallError, match="`x` is given twice"):
         program(x, x=x)
-    with pytest.raises(fusewright.CallError, match="`threads` is 0"):
+    with pytest.raises(fusewright.CallError, match="`threads` is 0; it must be a number from 1 to 1024"):
         program.run([x, x], threads=0)
+    with pytest.raises(fusewright.CallError, match="`state` is 3; it must be what `new_state` gives"):
+        program.run([x, x], state=3)  # type: ignore[arg-type]
+    with pytest.raises(fusewright.CallError, match="`in_place` is 'no', neither True nor False"):
+        program.run([x, x], in_place="no")  # type: ignore[arg-type]
+    with pytest.raises(fusewright.CallError, match="`inputs` is neither a list nor a dictionary of arrays but NoneType"):
+        program.run(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"path": ""}, "`path` is ''; it must be the path of a file"),
+        ({"path": b"x"}, "`path` is b'x'; it must be the path of a file, as text"),
+        ({"target": 3}, "`target` is 3; it must be a text such as 'cpu'"),
+        ({"target": "gpu"}, "`target`: unknown target `gpu`"),
+        ({"device": -1}, "`device` is -1; it must be the number of a GPU"),
+        ({"threads": 10**9}, "`threads` is 1000000000; it must be a number from 1 to 1024"),
+    ],
+)
+def test_errors_of_arguments_name_the_argument(layer: tuple[Layer, Path], given: dict[str, object], says: str) -> None:
+    arguments = {"path": layer[1], **given}
+    with pytest.raises(fusewright.CompileError, match=re.escape(says)):
+        fusewright.load(arguments.pop("path"), **arguments)  # type: ignore[arg-type]
 
 
 def test_errors_of_files_name_the_file(tmp_path: Path, layer: tuple[Layer, Path]) -> None:

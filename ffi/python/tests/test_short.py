@@ -100,6 +100,27 @@ def test_what_lies_as_it_was_made_is_viewed_by_one_short_call(graphs: list[torch
     assert sum("_empty_strided_" in str(node.target) for node in graph.nodes) == 2
 
 
+def test_memory_that_nobody_looks_at_is_taken_again(graphs: list[torch.fx.Graph]) -> None:
+    def several(x: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        rows, kept = torch.relu(x + 1.0) * 2.0, []
+        for turn_of in range(4):
+            made = torch.empty(x.shape[0], 64)
+            gate_into(made, rows)
+            if turn_of == 1:
+                # A view that leaves the graph.
+                kept.append(made.view(-1, 32))
+            rows = torch.sigmoid(made @ weight[:, :64]) + 1.0
+        return rows, *kept
+
+    x, weight = given()
+    with torch.no_grad():
+        got = torch.compile(several, backend="fusewright", options={"strict": True}, dynamic=True)(x, weight)
+        for one, other in zip(got, several(x, weight), strict=True):
+            assert torch.allclose(one, other, rtol=1e-6, atol=1e-6)
+    (graph,) = graphs
+    assert sum("_empty_strided_" in str(node.target) for node in graph.nodes) == 2
+
+
 def test_what_an_operator_of_pytorch_gives_is_viewed_as_it_lies(graphs: list[torch.fx.Graph]) -> None:
     """Tracing may say other strides than the operator gives."""
 
@@ -112,6 +133,41 @@ def test_what_an_operator_of_pytorch_gives_is_viewed_as_it_lies(graphs: list[tor
         assert torch.allclose(got, rest(x, weight), rtol=1e-6, atol=1e-6)
     (graph,) = graphs
     assert names(graph)["view"] == 1 and not any("_reinterpret" in str(node.target) for node in graph.nodes)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_product_with_a_turned_weight_is_one_call(dtype: torch.dtype, graphs: list[torch.fx.Graph]) -> None:
+    linear, biased = torch.nn.Linear(64, 96, bias=False, dtype=dtype), torch.nn.Linear(96, 32, dtype=dtype)
+
+    def layers(x: torch.Tensor) -> torch.Tensor:
+        return torch.addmm(x[:, :1], biased(torch.relu(linear(x)) * 2.0), biased.weight[:, :64])
+
+    compiled = torch.compile(layers, backend="fusewright", options={"strict": True}, dynamic=True)
+    with torch.no_grad():
+        for rows in (5, 1, 0):
+            x = torch.randn(rows, 64, dtype=dtype)
+            assert torch.equal(compiled(x), layers(x))
+    called = Counter(getattr(node.target, "__name__", node.target) for node in graphs[0].nodes)
+    assert called["linear"] == 2 and called["addmm"] == 1 and called["t"] == 0, called
+
+
+def test_what_is_computed_twice_is_computed_once(graphs: list[torch.fx.Graph]) -> None:
+    def layers(x: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        for _ in range(3):
+            mask = torch.where(weight[:64, :64] > 0, 1.0, 1)
+            x = torch.cumsum(x @ mask, 1) + torch.rand_like(x) * 0
+        # Results that are equal stay apart.
+        return x, x.relu() + 1.0, x.relu() + 1.0
+
+    x, weight = given()
+    with torch.no_grad():
+        got = torch.compile(layers, backend="fusewright", options={"strict": True})(x, weight)
+    for one, other in zip(got, layers(x, weight), strict=True):
+        assert torch.allclose(one, other, rtol=1e-4, atol=1e-4)
+    assert got[1].data_ptr() != got[2].data_ptr()
+    assert names(graphs[0])["rand_like"] <= 3
+    report = fusewright.explain(layers, x, weight)
+    assert sum("where" in kernel.ops for kernel in report.kernels) + report.left.get(("aten.where.self", "x"), 0) <= 1
 
 
 def test_a_kept_graph_calls_parts_without_the_operator(graphs: list[torch.fx.Graph]) -> None:

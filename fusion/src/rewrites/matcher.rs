@@ -208,11 +208,20 @@ impl<'r, 's, S: Source> Search<'r, 's, S> {
             orders.push(operands.to_vec());
             orders[1].swap(0, 1);
         }
-        orders.into_iter().find_map(|order| {
+        let mut orders = orders.into_iter();
+        loop {
             let mut next = pending.clone();
-            next.extend(node.operands.iter().map(String::as_str).zip(order).rev());
-            self.solve(next, state.clone(), accept)
-        })
+            next.extend(node.operands.iter().map(String::as_str).zip(orders.next()?).rev());
+            let mut is_whole = false;
+            let found = self.solve(next, state.clone(), &mut |instance| {
+                is_whole = true;
+                accept(instance)
+            });
+            // Where one order has all that is asked for, what the other lacks is not what breaks the match.
+            if found.is_some() || (is_whole && self.watch.is_some()) {
+                return found;
+            }
+        }
     }
 }
 

@@ -47,7 +47,7 @@ impl Archive {
         // stores sample inputs as one) for this one.
         let config = Config { archive_offset: ArchiveOffset::Known(0) };
         let zip = ZipArchive::with_config(config, Cursor::new(&bytes[..]));
-        let mut zip = zip.map_err(|e| refuse(e.to_string()))?;
+        let mut zip = zip.map_err(|e| refuse(format!("it is cut off, or no archive at all ({e})")))?;
         if zip.has_duplicate_names() {
             return Err(refuse("two entries have one name".into()));
         }

@@ -176,10 +176,11 @@ fn planned(program: &Program, arguments: &[DeviceArgument<'_>]) -> Result<Arc<Pl
     let mut donated = BTreeSet::new();
     for (number, (input, argument)) in users.iter().chain(&buffers).zip(arguments).enumerate() {
         let tensor = argument.tensor();
-        let needed = tensor.dtype.bytes_for(tensor.shape.iter().product());
-        if tensor.buffer.len() < needed {
+        let needed = tensor.dtype.bytes_of(&tensor.shape);
+        if needed.is_none_or(|needed| tensor.buffer.len() < needed) {
             let (name, got) = (&input.name, tensor.buffer.len());
-            return Err(Error::Call(format!("input `{name}` takes {needed} bytes, its memory has {got}")));
+            let takes = needed.map_or("more bytes than there are".to_owned(), |n| format!("{n} bytes"));
+            return Err(Error::Call(format!("input `{name}` takes {takes}, its memory has {got}")));
         }
         if number >= users.len() {
             check_buffer(graph, input, tensor)?;

@@ -51,7 +51,7 @@ class Engines:
 
     def start(self, size: str, mode: str, name: str | None = None, *, without: bool = False) -> tuple[Worker, Any]:
         """A worker, and what it says of its start. Raises ``RuntimeError`` if it does not start."""
-        of = self.caches / f"{size} {name or mode}".replace(" ", "-").replace(",", "").replace("'", "")
+        of = self._folder(size, name or mode)
         variables = {
             **vllm_worker.environment(mode),
             "VLLM_CACHE_ROOT": str(of / "vllm"),
@@ -71,7 +71,10 @@ class Engines:
 
     def empty(self, size: str, name: str, part: str) -> None:
         """Empties one of the caches of a worker."""
-        shutil.rmtree(self.caches / f"{size} {name}".replace(" ", "-") / part, ignore_errors=True)
+        shutil.rmtree(self._folder(size, name) / part, ignore_errors=True)
+
+    def _folder(self, size: str, name: str) -> Path:
+        return self.caches / "".join(c if c.isalnum() else "-" for c in f"{size} {name}")
 
 
 def measured(engines: Engines, size: str, modes: list[str], chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:

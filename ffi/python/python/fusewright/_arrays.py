@@ -7,6 +7,7 @@ tensor if one came in, else a NumPy array, or a ``memoryview`` where NumPy is no
 from __future__ import annotations
 
 import ctypes
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -116,6 +117,11 @@ def is_torch(value: object) -> bool:
     return torch is not None and isinstance(value, getattr(torch, "Tensor", ()))
 
 
+def is_array(value: object) -> bool:
+    """Whether something is one array, which may look like a list of others."""
+    return is_torch(value) or any(hasattr(value, name) for name in ("__array_interface__", "__dlpack__"))
+
+
 def torch_dtype(dtype: str) -> Any:
     """The dtype of PyTorch's that is ours."""
     import torch
@@ -129,6 +135,21 @@ def dtype_of(tensor: Any, what: str) -> str:
     if name not in _NAMES:
         raise CallError(f"{what} is {tensor.dtype}, which kernels have no elements of")
     return _NAMES[name]
+
+
+def check_layout(tensor: Any, what: str) -> None:
+    """Refuses a tensor of PyTorch's whose elements are not all in one piece of memory, such as a sparse one."""
+    layout = str(tensor.layout).removeprefix("torch.")
+    if layout != "strided" or tensor.is_nested:
+        raise CallError(f"{what} is {'nested' if tensor.is_nested else layout}; it must be a dense tensor")
+
+
+def check_fit(dtype: str, shape: tuple[int, ...], wanted: TensorSpec, role: str) -> None:
+    """Refuses an array of another dtype or rank, or of another extent where that is a number."""
+    fits = len(shape) == len(wanted.shape) and all(isinstance(e, str) or n == e for n, e in zip(shape, wanted.shape))
+    if dtype != wanted.dtype or not fits:
+        got = TensorSpec(wanted.name, dtype, shape)
+        raise CallError(f"{role} `{wanted.name}` is {wanted.type()}, got {got.type()}")
 
 
 def memory(value: Any, wanted: TensorSpec, *, written: bool = False, role: str = "input") -> Memory:
@@ -152,6 +173,7 @@ def memory(value: Any, wanted: TensorSpec, *, written: bool = False, role: str =
 
 
 def _of_torch(tensor: Any, what: str, written: bool) -> Memory:
+    check_layout(tensor, what)
     if tensor.device.type != "cpu":
         raise CallError(f"{what} lies on {tensor.device}; it must lie on the host")
     if written and not tensor.is_contiguous():
@@ -208,10 +230,7 @@ def wrapped(array: _native.Array, as_torch: bool) -> Any:
 
 def empty(dtype: str, shape: tuple[int, ...], as_torch: bool) -> tuple[Any, int]:
     """A new array whose elements are undefined, and its address."""
-    elements = 1
-    for extent in shape:
-        elements *= extent
-    buffer = (ctypes.c_ubyte * (elements * _bits(dtype) // 8))()
+    buffer = (ctypes.c_ubyte * bytes_of(dtype, shape))()
     return of_buffer(buffer, dtype, shape, as_torch), ctypes.addressof(buffer)
 
 
@@ -256,6 +275,11 @@ def _buffer(array: _native.Array) -> Any:
     buffer = (ctypes.c_ubyte * array.nbytes).from_address(array.address)
     buffer._fusewright_owner = array  # type: ignore[attr-defined]
     return buffer
+
+
+def bytes_of(dtype: str, shape: tuple[int, ...]) -> int:
+    """Bytes of an array without gaps."""
+    return math.prod(shape) * _bits(dtype) // 8
 
 
 def _bits(dtype: str) -> int:

@@ -76,6 +76,8 @@ def _written(record: Record, scope: dict[str, Any], launch: str | None) -> Funct
     exec(compile(source, f"<fusewright {name}>", "exec"), scope)
     made: Function = scope.pop(name)
     made.__module__, made.__doc__ = "fusewright", source
+    # Results that are memory of an argument.
+    made.overwrites = any(output.overwrites is not None for output in record.outputs)  # type: ignore[attr-defined]
     return made
 
 

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from . import _native
+from ._options import VARIABLES, WORDS
 from .engines._contract import ENGINES, refusal
 
 #: Subject, what was found, what it is used for; and where something is wrong what to do, and whether a variable asks for it.
@@ -25,7 +26,8 @@ _GROUPS = {"vllm": "vllm.general_plugins", "sglang": "sglang.srt.plugins"}
 
 def found() -> list[Found]:
     """Findings about this interpreter."""
-    return [_interpreter(), _package(), _torch(), *(_engine(name) for name in ENGINES)]
+    options = (_option(name, variable) for name, variable in VARIABLES.items() if variable in os.environ)
+    return [_interpreter(), _package(), _torch(), *options, *(_engine(name) for name in ENGINES)]
 
 
 def report(json: bool = False) -> tuple[str, int]:
@@ -73,6 +75,15 @@ def _least_torch() -> str | None:
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0])[:2])
+
+
+def _option(name: str, variable: str) -> Found:
+    """A variable that gives an option where engines hand on none."""
+    value = os.environ[variable]
+    if not value or value in WORDS[name]:
+        return variable, value or "empty", f"option `{name}` of `torch.compile`" if value else "not used", None
+    remedy = f"set it to {' or '.join(WORDS[name])}, or unset it"
+    return variable, value, "every compilation by `torch.compile` fails", (remedy, True)
 
 
 def _engine(name: str) -> Found:

@@ -321,7 +321,8 @@ def _is_eager() -> bool:
 
 def _is_recorded() -> bool:
     """Says whether what is launched now is recorded and not run, so that nothing can be compared."""
-    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+    # In a forked child CUDA must not be asked for anything; there it is not initialised, whatever its parent did.
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 def _has_modes() -> bool:

@@ -39,7 +39,8 @@ class Report:
             if isinstance(step, str):
                 steps.append((None, [_short(step)], None, None))
             else:
-                for (name, ops), (fused, unfused) in zip(step.kernels, step.call.kernel.bytes, strict=True):
+                counted_bytes = zip(step.kernels, step.call.kernel.bytes, step.moved(), strict=True)
+                for (name, ops), (fused, _), unfused in counted_bytes:
                     steps.append((name, [_short(op) for op, _ in ops if not _is_view(op)], fused, unfused))
         return _native.picture(counted(len(self.graphs), "graph", "s"), steps)
 
@@ -130,7 +131,8 @@ def _is_view(op: str) -> bool:
 def _kernels(fusion: Fusion) -> list[Kernel]:
     reports = []
     kernel = fusion.call.kernel
-    for (name, ops), (fused, unfused), part in zip(fusion.kernels, kernel.bytes, kernel.parts(), strict=True):
+    each = zip(fusion.kernels, kernel.bytes, fusion.moved(), kernel.parts(), strict=True)
+    for (name, ops), (fused, _), unfused, part in each:
         sources = dict.fromkeys(source for _, source in ops if source is not None)
         names = tuple(_short(op) for op, _ in ops)
         reports.append(Kernel(name, names, tuple(sources), fused, unfused, 1, part))

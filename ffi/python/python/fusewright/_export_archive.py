@@ -1,4 +1,4 @@
-"""What torch writes for weights without memory, made readable again.
+"""What torch writes, read again; of weights without memory it is made readable first.
 
 Exported under fake tensors, all weights of one dtype share one record of no bytes, which torch itself refuses to load as
 soon as two shapes share it. Each gets a record of its own.
@@ -7,10 +7,31 @@ soon as two shapes share it. Each gets a record of its own.
 from __future__ import annotations
 
 import json
+import logging
 import zipfile
 from pathlib import Path
 
+import torch
+from torch.export import ExportedProgram
+
+#: Says that a file of fake weights was read without the checks for files of strangers. In PyTorch 2.11 the line has more places than
+#: arguments, so that a log shows a traceback instead.
+_READER, _FALLBACK = "torch._export.serde.serialize", "Fallback to weights_only"
 _CONFIGS = ("_weights_config.json", "_constants_config.json")
+
+
+def read_own(path: Path) -> ExportedProgram:
+    """Reads a file that this process wrote, of which the log need not say that it was trusted."""
+
+    def is_news(record: logging.LogRecord) -> bool:
+        return not str(record.msg).startswith(_FALLBACK)
+
+    log = logging.getLogger(_READER)
+    log.addFilter(is_news)
+    try:
+        return torch.export.load(path)
+    finally:
+        log.removeFilter(is_news)
 
 
 def separate_empty_weights(path: Path) -> None:

@@ -19,6 +19,7 @@ from torch.fx import Graph, Node
 
 from . import _store
 from ._call import Function, function
+from ._equal import merge_equal
 from ._graph import Program, Unsupported, serialise, value
 from ._inplace import write_in_place
 from ._logging import logger
@@ -40,6 +41,7 @@ from ._partition import groups
 from ._progress import Line
 from ._record import NoSize, Record, record
 from ._report import with_line
+from ._traffic import Traffic
 from ._updates import drop_forms, is_last_of, keep_read, read_before, write_parts, written_elsewhere
 
 #: What the compiler calls a kernel that only copies.
@@ -64,6 +66,18 @@ class Fusion:
     call: Call
     #: Per kernel: its name, and the operators of the graph that it computes with the lines of the model.
     kernels: tuple[tuple[str, tuple[tuple[str, str | None], ...]], ...]
+    #: Per kernel: what those operators would move one by one.
+    traffic: tuple[Traffic, ...] = field(default=(), repr=False, compare=False)
+
+    def moved(self) -> list[int | None]:
+        """Bytes that the operators of each kernel move one by one, at the sizes at which the compiler counts.
+
+        ``None`` where it does not count, and of a copy, which nothing moves twice.
+        """
+        kernel = self.call.kernel
+        sizes = dict(kernel.bytes_at)
+        pairs = zip(self.traffic, kernel.bytes, strict=True)
+        return [traffic.bytes(sizes) if unfused else None for traffic, (_, unfused) in pairs]
 
 
 @dataclass
@@ -156,6 +170,8 @@ class _Pass:
     def __init__(self, graph: Graph, options: Options, eager: bool) -> None:
         _drop_assertions(graph)
         drop_forms(graph)
+        if eager:
+            merge_equal(graph)
         self.graph, self.options, self.eager = graph, options, eager
         self.refused: dict[Node, str] = {}
         #: Copies of what a part computes, which are parts of their own.
@@ -186,7 +202,7 @@ class _Pass:
         nodes = list(self.graph.nodes)
         calls: list[tuple[Node, Node]] = []
         for part, made in found:
-            result.fusions.append(Fusion(made, _described(made, part)))
+            result.fusions.append(Fusion(made, *_described(made, part)))
             call = self._replace(part, made, insert)
             calls += [(made.program.inputs[i], call) for i in made.kernel.overwrites if i is not None]
         written = {made.program.inputs[i] for _, made in found for i in made.kernel.overwrites if i is not None}
@@ -386,14 +402,16 @@ def _drop_unused(graph: Graph) -> None:
             graph.erase_node(node)
 
 
-def _described(made: Call, part: Part) -> tuple[tuple[str, tuple[tuple[str, str | None], ...]], ...]:
-    """The kernels of a part. The compiler names the nodes that its ops came from; a composite op came from the last of
+def _described(
+    made: Call, part: Part
+) -> tuple[tuple[tuple[str, tuple[tuple[str, str | None], ...]], ...], tuple[Traffic, ...]]:
+    """The kernels of a part, and what the operators of each move one by one. The compiler names the nodes that its ops came from; a composite op came from the last of
     several, and those before it are found along the graph."""
     inside, nodes = set(part.nodes), made.program.nodes
     named = [{nodes[name] for name in names if name in nodes} for _, _, names in made.kernel.regions]
     # A copy is no node of the compiler's, which gives its kernel the name.
     copies = iter([node for node, _ in part.copied()])
-    described = []
+    described, traffic = [], []
     for (name, _, _), own in zip(made.kernel.regions, named, strict=True):
         if name == _COPY and (copy := next(copies, None)) is not None:
             own = {copy, *own}
@@ -406,4 +424,5 @@ def _described(made: Call, part: Part) -> tuple[tuple[str, tuple[tuple[str, str 
                     open_nodes.append(operand)
         ops = [node for node in part.nodes if node in computed and not is_getitem(node)]
         described.append((name, tuple((target_name(node), source_line(node)) for node in ops)))
-    return tuple(described)
+        traffic.append(Traffic.of(ops))
+    return tuple(described), tuple(traffic)

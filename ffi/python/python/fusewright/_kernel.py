@@ -8,8 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import _native
-from ._arrays import Memory, TensorSpec, dtype_of, empty, is_torch, memory, spec, torch_dtype, torch_if_used
+from ._arrays import Memory, TensorSpec, bytes_of, check_fit, check_layout, dtype_of, empty, is_array, is_torch, memory, spec, torch_dtype, torch_if_used
 from ._native import CallError
+
+
+#: Threads of a launch at most.
+MOST_THREADS = 1024
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,8 @@ class Kernel:
     ops: tuple[str, ...]
     #: Lines of the model that these came from, each once.
     sources: tuple[str, ...]
-    #: Bytes that it moves, and that its operators would move one by one, at the sizes of the report; ``None`` if not counted.
+    #: Bytes that it moves, and that its operators would move with a kernel for each, at the sizes of the report; ``None`` if not
+    #: counted.
     bytes_fused: int | None
     bytes_unfused: int | None
     #: How many kernels of the report are equal to it.
@@ -87,6 +92,9 @@ class Kernel:
 
         Raises as a call does.
         """
+        for role, given in (("inputs", inputs), ("outputs", outputs)):
+            if is_array(given) or not isinstance(given, Sequence):
+                raise CallError(f"`{role}` of kernel `{self.name}` is no list of arrays but {type(given).__name__}")
         _Launch(self, inputs, outputs, threads)
 
     def _known(self) -> _native.Region:
@@ -113,8 +121,8 @@ def _text(form: bytes) -> str | bytes:
 def threads_of(threads: int | None) -> int:
     """The threads of a launch on the CPU: as given, else PyTorch's number, else one for each processor of this process."""
     if threads is not None:
-        if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
-            raise CallError(f"`threads` is {threads!r}, which is no number from 1")
+        if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MOST_THREADS:
+            raise CallError(f"`threads` is {threads!r}; it must be a number from 1 to {MOST_THREADS}")
         return threads
     torch = torch_if_used()
     if torch is not None and hasattr(torch, "get_num_threads"):
@@ -149,6 +157,8 @@ class _Launch:
             memory(array, wanted, written=i in overwritten)
             for i, (array, wanted) in enumerate(zip(self.inputs, self.wanted, strict=True))
         ]
+        for read, wanted in zip(reads, self.wanted, strict=True):
+            check_fit(read.dtype, read.shape, wanted, "input")
         sizes = self.code.bind([(read.dtype, list(read.shape)) for read in reads])
         as_torch = any(map(is_torch, self.inputs))
         writes: list[Memory] = []
@@ -166,7 +176,23 @@ class _Launch:
                 writes.append(Memory(dtype, shape, address, stored))
                 result = _turned(stored, order)
             self.results.append(result)
+        self._keep_apart([_span_of(read) for read in reads], [_span_of(write) for write in writes])
         self.code.launch(tuple(sizes), tuple(array.address for array in (*reads, *writes)), threads)
+
+    def _keep_apart(self, reads: Sequence[range], writes: Sequence[range]) -> None:
+        """Refuses arrays of the caller of which a part is written as something else.
+
+        An output may lie where an input lies, whole: rows are read before they are written.
+        """
+        if self.given is None:
+            return
+        for i, written in enumerate(writes):
+            for name, other in zip((wanted.name for wanted in self.wanted), reads, strict=True):
+                if written != other and _meet(written, other):
+                    raise CallError(f"output `out{i}` overlaps a part of input `{name}`")
+            for j, other in enumerate(writes[:i]):
+                if _meet(written, other):
+                    raise CallError(f"outputs `out{j}` and `out{i}` overlap")
 
     def _same(self, output: int, input: int) -> Any:
         """What an output is that the kernel writes where an input lies."""
@@ -188,11 +214,15 @@ class _Launch:
         if not all(is_torch(tensor) for tensor in (*self.inputs, *(self.given or ()))):
             raise CallError(f"kernel `{self.kernel.name}` runs on a GPU, where it takes tensors of torch")
         on = torch.device("cuda", device)
+        for tensor, wanted in zip(self.inputs, self.wanted, strict=True):
+            check_layout(tensor, f"input `{wanted.name}`")
         reads = [tensor.detach().contiguous() for tensor in self.inputs]
         given = [
             (dtype_of(tensor, f"input `{wanted.name}`"), list(tensor.shape))
             for tensor, wanted in zip(reads, self.wanted, strict=True)
         ]
+        for (dtype, extents), wanted in zip(given, self.wanted, strict=True):
+            check_fit(dtype, tuple(extents), wanted, "input")
         sizes = self.code.bind(given)
         writes: list[Any] = []
         for i, extents in enumerate(self.code.shapes(sizes)):
@@ -214,9 +244,23 @@ class _Launch:
                 stored = torch.empty(shape, dtype=torch_dtype(dtype), device=on)
                 writes.append(stored)
                 self.results.append(_turned(stored, order))
+        self._keep_apart([_span_on_gpu(read) for read in reads], [_span_on_gpu(write) for write in writes])
         scratch = torch.empty(self.code.scratch(sizes), dtype=torch.uint8, device=on)
         stream = torch.cuda.current_stream(on).cuda_stream
         self.code.call(reads, writes, stream=stream, scratch=scratch.data_ptr())
+
+
+def _span_of(array: Memory) -> range:
+    """The addresses of an array's bytes."""
+    return range(array.address, array.address + bytes_of(array.dtype, array.shape))
+
+
+def _span_on_gpu(tensor: Any) -> range:
+    return range(tensor.data_ptr(), tensor.data_ptr() + tensor.numel() * tensor.element_size())
+
+
+def _meet(a: range, b: range) -> bool:
+    return max(a.start, b.start) < min(a.stop, b.stop)
 
 
 def _check(wanted: TensorSpec, dtype: str, shape: tuple[int, ...], order: list[int]) -> None:

@@ -9,18 +9,17 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from . import _native
+from ._kernel import MOST_THREADS
 from ._native import CompileError
 
-_MODES = ("exact", "relaxed")
+#: Values of options that are words.
+WORDS = {"mode": ("exact", "relaxed"), "inner": ("eager", "inductor")}
 #: Modes of ``torch.compile``, which hands on a ``mode`` to any backend.
 _MODES_OF_TORCH = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-_INNER = ("eager", "inductor")
 #: Options that a variable gives where a caller does not: engines hand on none.
-_VARIABLES = {"inner": "FUSEWRIGHT_INNER", "mode": "FUSEWRIGHT_MODE"}
+VARIABLES = {"inner": "FUSEWRIGHT_INNER", "mode": "FUSEWRIGHT_MODE"}
 #: Options that only a backend of ``torch.compile`` has a use for.
 OF_BACKEND = ("inner", "capture_sizes")
-#: Threads of a launch at most.
-_MOST_THREADS = 4096
 
 
 @dataclass(frozen=True)
@@ -71,8 +70,8 @@ class Options:
             "expect": _counts,
         }
         made = cls(**{name: readers.get(name, _same)(name, value) for name, value in given.items()})
-        for name, value, words in (("mode", made.mode, _MODES), ("inner", made.inner, _INNER)):
-            if value not in words:
+        for name, words in WORDS.items():
+            if (value := getattr(made, name)) not in words:
                 more = "; modes of `torch.compile` are Inductor's" if value in _MODES_OF_TORCH else ""
                 raise CompileError(f"option `{name}` is {value!r}, none of {', '.join(words)}{more}")
         if made.capture_sizes and made.inner == "inductor":
@@ -86,8 +85,12 @@ class Options:
 
 
 def of_environment() -> dict[str, str]:
-    """The options that variables give."""
-    return {name: value for name, variable in _VARIABLES.items() if (value := os.environ.get(variable))}
+    """The options that variables give. Raises ``CompileError`` for a value that is none, by the name of its variable."""
+    found = {name: value for name, variable in VARIABLES.items() if (value := os.environ.get(variable))}
+    for name, value in found.items():
+        if value not in WORDS[name]:
+            raise CompileError(f"{VARIABLES[name]} is {value!r}, none of {', '.join(WORDS[name])}")
+    return found
 
 
 def _same(_: str, value: Any) -> Any:
@@ -120,14 +123,14 @@ def _optional_flag(name: str, value: Any) -> bool | None:
 def _threads(name: str, value: Any) -> int | None:
     if value is None:
         return None
-    if (threads := _positive(name, value)) > _MOST_THREADS:
-        raise CompileError(f"option `{name}` has {value!r}, which is more than {_MOST_THREADS}")
+    if (threads := _positive(name, value)) > MOST_THREADS:
+        raise CompileError(f"option `{name}` is {value!r}; it must be a number from 1 to {MOST_THREADS}")
     return threads
 
 
 def _positive(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise CompileError(f"option `{name}` has {value!r}, which is no number from 1")
+        raise CompileError(f"option `{name}` has {value!r}; it must be 1 or more")
     return value
 
 

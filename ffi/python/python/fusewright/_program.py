@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from . import _native
-from ._arrays import Memory, TensorSpec, is_torch, memory, spec, wrapped
+from ._arrays import Memory, TensorSpec, check_fit, is_array, is_torch, memory, spec, wrapped
 from ._kernel import Kernel, threads_of
 from ._native import CallError, CompileError
 from ._program_report import ProgramReport
@@ -40,8 +40,18 @@ def load(
     Raises ``CompileError`` for a file that cannot be read, holds no graph, or holds one that cannot be run, and
     ``UnavailableError`` for a target that is not here.
     """
+    if not isinstance(path, (str, os.PathLike)) or isinstance(os.fspath(path), bytes) or not os.fspath(path):
+        raise CompileError(f"`path` is {path!r}; it must be the path of a file, as text")
+    if not isinstance(target, str):
+        raise CompileError(f"`target` is {target!r}; it must be a text such as 'cpu'")
+    if isinstance(device, bool) or not isinstance(device, int) or not 0 <= device < 2**16:
+        raise CompileError(f"`device` is {device!r}; it must be the number of a GPU, from 0")
     if weights is not None and weights != "arguments" and not isinstance(weights, Mapping):
         raise CompileError(f'`weights` is {weights!r}, neither a dictionary nor "arguments"')
+    try:
+        threads_of(threads)
+    except CallError as error:
+        raise CompileError(str(error)) from None
     chosen = dict(weights) if isinstance(weights, Mapping) else {}
     with Line(progress) as line:
         made = _native.load(
@@ -100,8 +110,6 @@ class Program:
 
     def __init__(self, made: _native.Program, weights: Mapping[str, Any], threads: int | None) -> None:
         self._made, self._threads = made, threads
-        if threads is not None:
-            threads_of(threads)
         every = tuple(
             spec(name, dtype, shape, weight=weight, updates=name if updated else None)
             for name, dtype, shape, weight, updated in made.inputs
@@ -114,7 +122,7 @@ class Program:
         }
         for wanted in every:
             if (given := self._weights.get(wanted.name)) is not None:
-                _fits(given, wanted, "weight")
+                check_fit(given.dtype, given.shape, wanted, "weight")
         self._every = every
         self.inputs: tuple[TensorSpec, ...] = tuple(wanted for wanted in every if wanted.name not in self._weights)
         self.outputs: tuple[TensorSpec, ...] = tuple(
@@ -174,8 +182,14 @@ class Program:
         ``state`` are the buffers of another sequence of calls, the program's own if not given. Without ``in_place`` nothing
         is overwritten, neither inputs nor buffers: the new value of ``x`` is the result ``new_x``. Raises as a call does.
         """
+        if is_array(inputs) or not isinstance(inputs, (Mapping, Sequence)):
+            raise CallError(f"`inputs` is neither a list nor a dictionary of arrays but {type(inputs).__name__}")
+        if state is not None and not isinstance(state, State):
+            raise CallError(f"`state` is {state!r}; it must be what `new_state` gives")
+        if not isinstance(in_place, bool):
+            raise CallError(f"`in_place` is {in_place!r}, neither True nor False")
         given = inputs if isinstance(inputs, Mapping) else self._by_name(tuple(inputs), {})
-        chosen = (state or self.state) if in_place else None
+        chosen = (self.state if state is None else state) if in_place else None
         return self._run(dict(given), chosen, in_place, threads)
 
     def explain(self) -> ProgramReport:
@@ -201,7 +215,9 @@ class Program:
         for name in given:
             if name not in names:
                 known = ", ".join(f"`{name}`" for name in names) or "none"
-                raise CallError(f"`{self.name}` has no input `{name}`; there is {known}")
+                is_weight = name in self._made.weights
+                more = f'; it is a weight, which `load(…, weights="arguments")` makes an input' if is_weight else ""
+                raise CallError(f"`{self.name}` has no input `{name}`; there is {known}{more}")
         arrays: list[Memory] = []
         overwritten: list[int] = []
         for i, wanted in enumerate(self._every):
@@ -215,7 +231,7 @@ class Program:
                 kind = "weight" if wanted.weight else "input"
                 raise CallError(f"{kind} `{wanted.name}` is missing: it is {wanted.type()}")
             array = memory(given[wanted.name], wanted, written=written)
-            _fits(array, wanted, "input")
+            check_fit(array.dtype, array.shape, wanted, "input")
             arrays.append(array)
         results = self._made.run(
             [array.lent() for array in arrays],
@@ -238,11 +254,3 @@ class Program:
         """What notebooks show."""
         return self.explain()._repr_html_()
 
-
-def _fits(array: Memory, wanted: TensorSpec, role: str) -> None:
-    """Refuses an array of another dtype or rank, or of another extent where that is a number."""
-    extents = zip(array.shape, wanted.shape)
-    fits = len(array.shape) == len(wanted.shape) and all(isinstance(e, str) or n == e for n, e in extents)
-    if array.dtype != wanted.dtype or not fits:
-        got = TensorSpec(wanted.name, array.dtype, array.shape)
-        raise CallError(f"{role} `{wanted.name}` is {wanted.type()}, got {got.type()}")

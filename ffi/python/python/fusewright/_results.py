@@ -82,6 +82,10 @@ class Results:
             return lambda run: run.outputs[output]
         if kind is list or kind is dict or is_holder(kind):
             return self._of_container(value, key, kind)
+        if kind is torch.Size:
+            # For PyTorch's trees it is a tuple.
+            extents = [self._of(extent) for extent in value]
+            return lambda run: torch.Size([extent(run) for extent in extents])
         if kind in _pytree.SUPPORTED_NODES and kind is not tuple:
             node = _pytree.SUPPORTED_NODES[kind]
             children, context = node.flatten_fn(value)

@@ -6,6 +6,8 @@ less than half of what the operator's own object does.
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,6 +34,8 @@ _METHODS: dict[Any, str] = {
     _aten.unsqueeze.default: "unsqueeze",
     _aten.view.default: "view",
 }
+#: Products that :func:`torch.nn.functional.linear` calls for a weight, the second with a sum behind it.
+_PRODUCTS = frozenset((_aten.mm.default, _aten.addmm.default))
 #: Operators whose results are their operand, and those that show all of its elements in the same order.
 _WHOLE = frozenset((_aten.alias.default, _aten.detach.default))
 _RESHAPING = _WHOLE | {_aten._unsafe_view.default, _aten.view.default}
@@ -72,6 +76,9 @@ def shorten(graph: Graph) -> None:
         if node.op == "call_function" and node.target in _RESHAPING and not node.users:
             graph.erase_node(node)
     for node in list(graph.nodes):
+        if node.op == "call_function" and node.target in _PRODUCTS:
+            _take_weight(node)
+    for node in list(graph.nodes):
         if node.op != "call_function":
             continue
         method, function = _METHODS.get(node.target), _FUNCTIONS.get(node.target)
@@ -88,14 +95,32 @@ def shorten(graph: Graph) -> None:
         graph.erase_node(node)
 
 
+def _take_weight(node: Node) -> None:
+    """Makes a product with a turned weight, as models have it, one call: that turns it itself, and is the same product."""
+    *more, x, turned = node.args
+    is_turned = isinstance(turned, Node) and turned.op == "call_function" and turned.target is _aten.t.default
+    # A sum with anything but a row for each output is another function.
+    if node.kwargs or not is_turned or value(turned).ndim != 2 or any(value(added).ndim != 1 for added in more):
+        return
+    weight = turned.args[0]
+    with node.graph.inserting_before(node):
+        short = node.graph.call_function(torch._C._nn.linear, (x, weight, *more))
+    short.meta = node.meta
+    node.replace_all_uses_with(short)
+    node.graph.erase_node(node)
+    if not turned.users:
+        node.graph.erase_node(turned)
+
+
 def bind(graph: Graph) -> None:
     """Replaces operators that make memory, and views of such memory and of results of fused parts, by functions of this
-    process. Nothing of these can be written.
+    process, and what is left of operators by the functions that their objects call. Nothing of these can be written.
 
     Of other memory PyTorch's tracing does not always tell how it lies.
     """
     sizes: dict[Any, Node] = {}
     sure: set[Node] = set()
+    fresh: list[Node] = []
     for node in list(graph.nodes):
         made = value(node)
         if isinstance(made, torch.SymInt):
@@ -114,6 +139,9 @@ def bind(graph: Graph) -> None:
         ):
             short = (empty, *lies, made.dtype)
         elif given in sure and made.dtype == value(given).dtype:
+            # Of a view of a view the first is enough.
+            while given.target is _guards._reinterpret_tensor:
+                given = given.args[0]
             short = (_guards._reinterpret_tensor, given, *lies, made.storage_offset() - value(given).storage_offset())
         else:
             continue
@@ -122,12 +150,73 @@ def bind(graph: Graph) -> None:
         with graph.inserting_before(node):
             replaced = graph.call_function(short[0], short[1:])
         sure.add(replaced)
+        if short[0] is not _guards._reinterpret_tensor:
+            fresh.append(replaced)
         replaced.meta = node.meta
         node.replace_all_uses_with(replaced)
         graph.erase_node(node)
+    _share(graph, fresh)
     for node in reversed(graph.nodes):
-        if node.op == "call_function" and node.target in _SEVERAL and not node.users:
+        is_view = node.op == "call_function" and (node.target in _SEVERAL or node.target is _guards._reinterpret_tensor)
+        if is_view and not node.users:
             graph.erase_node(node)
+        elif type(node.target) is torch._ops.OpOverload:
+            node.target = _direct(node.target)
+
+
+def _share(graph: Graph, fresh: Sequence[Node]) -> None:
+    """Gives memory that nobody looks at any more to the next tensor of the same sizes, strides and dtype.
+
+    ``fresh`` are nodes that make memory, in the order of the graph.
+    """
+    places = {node: place for place, node in enumerate(graph.nodes)}
+    ends = {node: _end(node, places) for node in fresh}
+    free: dict[Any, list[Node]] = {}
+    for node in fresh:
+        known = free.setdefault((node.target, node.args), [])
+        earlier = next((other for other in known if ends[other] < places[node]), None)
+        if earlier is None:
+            known.append(node)
+            continue
+        node.replace_all_uses_with(earlier)
+        ends[earlier] = ends[node]
+        graph.erase_node(node)
+
+
+def _end(node: Node, places: dict[Node, int]) -> float:
+    """The last place where something looks at memory, through any view; endless where a view may leave the graph."""
+    end, shown, seen = places[node], [node], {node}
+    while shown:
+        for user in shown.pop().users:
+            if user.op == "output":
+                return math.inf
+            end = max(end, places[user])
+            if user not in seen and not _gives_fresh(user):
+                seen.add(user)
+                shown.append(user)
+    return end
+
+
+def _gives_fresh(node: Node) -> bool:
+    """Says whether what a node gives is surely no view of an operand."""
+    made = value(node)
+    if not isinstance(made, (torch.Tensor, tuple, list)):
+        return True
+    if node.op == "call_method":
+        return node.target in _METHODS.values() and node.target not in VIEWS
+    target: Any = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        of_operand = any(result.alias_info is not None for result in target._schema.returns)
+        return not of_operand and not is_view_operator(target) and not target._opname.startswith("unsafe_")
+    return target in _FUNCTIONS.values() or target is torch._C._nn.linear or (is_call(node) and not target.overwrites)
+
+
+@functools.cache
+def _direct(operator: torch._ops.OpOverload) -> Callable[..., Any]:
+    """What an operator's object calls, and does nothing else: by itself it has no name that code could have."""
+    called: Any = functools.partial(operator._op)
+    called.__name__, called.__module__ = operator._opname, operator.namespace
+    return called
 
 
 def _viewed(node: Node) -> Node | None:

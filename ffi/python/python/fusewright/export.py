@@ -28,7 +28,7 @@ except ModuleNotFoundError as error:
 
     raise missing("fusewright.export") from error
 
-from ._export_archive import separate_empty_weights
+from ._export_archive import read_own, separate_empty_weights
 from ._export_models import Model, ModelError, load
 
 DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
@@ -95,7 +95,7 @@ def write(program: ExportedProgram, path: Path) -> int:
         torch.export.save(program, written)
         separate_empty_weights(written)
         try:
-            again = torch.export.load(written)
+            again = read_own(written)
         except Exception as error:
             raise ModelError(f"torch cannot read what it wrote: {type(error).__name__}: {error}") from error
         targets = [[str(node.target) for node in p.graph.nodes if node.op == "call_function"] for p in (program, again)]

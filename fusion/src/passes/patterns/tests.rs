@@ -228,6 +228,17 @@ fn of_equally_near_places_the_one_with_more_of_the_pattern_around_is_told() {
 }
 
 #[test]
+fn the_order_of_operands_that_does_not_match_is_no_reason() {
+    let pattern = "exact p: (x: f32) y = mul x, 3; n = neg y; yield n => (x) n = mul x, -3; yield n";
+    for product in ["mul %x, %k", "mul %k, %x"] {
+        let nodes = format!("%k = literal f32 3.0; %a = {product}; %e = exp %a; return %e");
+        let near = miss(&graph("%x: f32[s, 4]", &nodes), pattern);
+        let said = (near.matched, near.expected.as_str(), near.found.as_str());
+        assert_eq!(said, (1, "`neg` that reads `y`", "`exp`"), "{near}");
+    }
+}
+
+#[test]
 fn a_guard_that_fails_says_what_it_saw_and_where() {
     let g = graph("%x: f32[s, 64]", "%a = neg %x; %b = abs %a; return %b");
     for (guard, said) in [

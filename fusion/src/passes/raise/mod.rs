@@ -125,7 +125,11 @@ fn replace(graph: &Graph, mut found: BTreeMap<NodeId, Found>) -> Result<Graph, T
             if let Some(sources) = found.operands.iter().map(|o| of(o.source())).collect::<Option<Vec<Value>>>() {
                 let operands = found.operands.iter().zip(sources).map(|(operand, source)| operand.emit(b, source));
                 let operands = operands.collect::<Result<Vec<Value>, TypeError>>()?;
+                // Of several results the last: all that was found leads to it.
+                let last = found.results.iter().filter_map(|&r| definition(graph, r)).max().unwrap_or(id);
+                b.set_origin(graph.node(last).origin.clone());
                 let results = b.composite(found.composite, &operands)?;
+                b.set_origin(node.origin.clone());
                 for (old, new) in found.results.into_iter().zip(results) {
                     let value = b.reshape(new, graph.ty(old).shape.clone())?;
                     if value != new {

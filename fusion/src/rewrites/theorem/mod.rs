@@ -315,7 +315,10 @@ fn rounding(left: &Graph, right: &Graph) -> Result<f64, String> {
             let dtype = graph.ty(node.results[0]).dtype;
             if !(dtype.is_float() && is_well_conditioned(&node.op)) {
                 let name = node.op.name();
-                return Err(format!("no error bound of `{name}` to {dtype} is known, so the sides cannot be compared"));
+                return Err(format!(
+                    "a side has `{name}` of {dtype}, behind which a small error may be of any size, so that no bound for a \
+                     comparison of the sides is known"
+                ));
             }
             // A value passes through each node once; twice the unit covers products of errors.
             sum += 2.0 * num::unit_roundoff(dtype);

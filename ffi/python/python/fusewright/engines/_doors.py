@@ -10,10 +10,6 @@ from .._logging import logger
 from ._contract import refusal
 
 
-class NoEffect(Exception):
-    """A door that would change nothing here, with the reason."""
-
-
 def hook(engine: str, name: str) -> Callable[[], None]:
     """A function of an engine's hooks, which are imported when it is called: they import the engine."""
 
@@ -23,10 +19,13 @@ def hook(engine: str, name: str) -> Callable[[], None]:
     return called
 
 
-def open_doors(engine: str, doors: Mapping[str, Callable[[], None]]) -> list[str]:
+def open_doors(
+    engine: str, doors: Mapping[str, Callable[[], None]], without_effect: Callable[[], str | None] = lambda: None
+) -> list[str]:
     """Opens the doors that ``FUSEWRIGHT_<ENGINE>`` lists, separated by commas; none where it is not set.
 
     An unknown name, an unsupported release of the engine and a failure are said in the log, and the engine runs unfused.
+    ``without_effect`` tells why doors would change nothing here, whatever the release is; what it raises tells nothing.
     Returns the doors that are open.
     """
     variable = f"FUSEWRIGHT_{engine.upper()}"
@@ -35,7 +34,7 @@ def open_doors(engine: str, doors: Mapping[str, Callable[[], None]]) -> list[str
     if unknown:
         logger.error("%s names %r; doors are %s. %s stays unfused", variable, unknown[0], ", ".join(doors), engine)
         return []
-    reason = refusal(engine) if chosen else None
+    reason = _said(without_effect) or refusal(engine) if chosen else None
     if reason is not None:
         logger.error("%s stays unfused: %s", engine, reason)
         return []
@@ -43,11 +42,17 @@ def open_doors(engine: str, doors: Mapping[str, Callable[[], None]]) -> list[str
     for name in chosen:
         try:
             doors[name]()
-        except NoEffect as reason:
-            logger.error("the door %r of %s stays shut: %s", name, engine, reason)
         except Exception:
             logger.exception("the door %r of %s stays shut", name, engine)
         else:
             opened.append(name)
             logger.info("the door %r of %s is open", name, engine)
     return opened
+
+
+def _said(without_effect: Callable[[], str | None]) -> str | None:
+    try:
+        return without_effect()
+    except Exception:
+        # The engine is not as it was expected to be, which its table says by name.
+        return None

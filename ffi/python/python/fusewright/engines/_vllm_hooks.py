@@ -14,12 +14,10 @@ from vllm.compilation import backends, caching
 from vllm.compilation.compiler_interface import CompilerInterface
 from vllm.compilation.passes.inductor_pass import InductorPass
 from vllm.compilation.passes.pass_manager import PostGradPassManager
-from vllm.platforms import current_platform
 
 from .. import __version__, inductor_pass
 from .._backend import compile_graph
 from .._options import Options
-from ._doors import NoEffect
 from ._graphs import tuple_results
 from ._pass import EnginePass
 
@@ -48,15 +46,6 @@ class FusewrightCompiler(CompilerInterface):
         return tuple_results(graph, example_inputs, compiler), None
 
 
-def _compiles_in_pieces() -> None:
-    """Raises :class:`NoEffect` on a platform of vLLM that has neither pass managers nor pieces."""
-    if current_platform.is_cpu():
-        raise NoEffect(
-            "vLLM compiles whole graphs on CPUs, without what this door changes; there, set "
-            'inductor_compile_config={"post_grad_custom_post_pass": fusewright.inductor_pass()} in its compilation_config'
-        )
-
-
 @functools.cache
 def _name_in_cache(door: str) -> None:
     """What vLLM keeps of whole compilations is another thing with each door than without it."""
@@ -72,7 +61,6 @@ def _name_in_cache(door: str) -> None:
 @functools.cache
 def add_pass() -> None:
     """Every pass manager that is configured from now on ends its own fusions with Fusewright's pass."""
-    _compiles_in_pieces()
     _name_in_cache("pass")
     configure = PostGradPassManager.configure
 
@@ -87,7 +75,6 @@ def add_pass() -> None:
 @functools.cache
 def replace_compiler() -> None:
     """Where vLLM would leave pieces as they are, it compiles them with Fusewright."""
-    _compiles_in_pieces()
     _name_in_cache("compiler")
     make = backends.make_compiler
 

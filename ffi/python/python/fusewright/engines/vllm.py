@@ -15,4 +15,18 @@ from ._doors import hook, open_doors
 
 def register() -> None:
     """What vLLM calls; any number of times."""
-    open_doors("vllm", {"pass": hook("vllm", "add_pass"), "compiler": hook("vllm", "replace_compiler")})
+    doors = {"pass": hook("vllm", "add_pass"), "compiler": hook("vllm", "replace_compiler")}
+    open_doors("vllm", doors, without_effect)
+
+
+def without_effect() -> str | None:
+    """Tells why no door changes anything on a platform of vLLM that has neither pass managers nor pieces."""
+    from vllm.platforms import current_platform  # pyright: ignore[reportMissingImports]
+
+    if not current_platform.is_cpu():
+        return None
+    own = '{"post_grad_custom_post_pass": fusewright.inductor_pass()}'
+    return (
+        "vLLM compiles whole graphs on CPUs, without what its doors change; there, set "
+        f'backend="fusewright" or inductor_compile_config={own} in its compilation_config'
+    )
