@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use fusewright::{CacheChoice, Compiler, Target};
+use fusewright_codegen::backend::Wanted;
 use fusewright_codegen::kernel::expand::{Column, expand};
 use fusewright_codegen::kernel::verify;
 use fusewright_codegen::lower::lower;
@@ -56,7 +57,7 @@ fn compile_for(c: &mut Criterion, target: &Target) {
         group.bench_function("expand", |b| b.iter(|| expand(black_box(&lowered), Column::Cpu)));
         group.bench_function("verify", |b| b.iter(|| verify(black_box(&expanded))));
         group.bench_function("emit", |b| {
-            b.iter(|| compiler.backend().emit(black_box(&expanded), target));
+            b.iter(|| compiler.backend().emit(black_box(&expanded), target, Wanted::Stages));
         });
         group.finish();
     }

@@ -1,6 +1,6 @@
 //! NVIDIA's assembler, where the machine has one: from PTX to code of a device, each kernel in a process of its own.
 //!
-//! It is a [`Tool`] behind the backend that makes PTX: it looks for a file and starts processes.
+//! It is a [`Step`] behind the backend that makes PTX: it looks for a file and starts processes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,13 @@ use std::process::{Command, Output};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fusewright_abi::{PayloadKind, Target};
-use fusewright_codegen::backend::{Backend, BackendError};
+use fusewright_codegen::backend::{About, BackendError};
 use fusewright_codegen::kernel::Kernel;
+use fusewright_runtime::device_at;
 
-use crate::behind::Tool;
 use crate::installations::tool_folders;
-use crate::{Error, external, knobs};
+use crate::toolchain::Step;
+use crate::{Error, Options, external, knobs};
 
 /// File name of the tool.
 const NAME: &str = "ptxas";
@@ -132,7 +133,22 @@ impl Assembler {
     }
 }
 
-impl Tool for Assembler {
+/// The step of a target's toolchain, if there is an assembler, the target has need of it, and no device of this machine is of
+/// another generation than what it would make.
+///
+/// # Errors
+/// An assembler that was asked for by name and does not work.
+pub(crate) fn step(target: &Target, options: &Options) -> Result<Option<Arc<dyn Step>>, Error> {
+    if !matches!(target, Target::Cuda { .. }) {
+        return Ok(None);
+    }
+    let Some(assembler) = options.assembler.find()? else { return Ok(None) };
+    let device = device_at(target, options.device, options.pool.shared());
+    let is_taken = device.map_or(true, |device| device.takes(PayloadKind::Cubin));
+    Ok(is_taken.then(|| Arc::new(assembler) as Arc<dyn Step>))
+}
+
+impl Step for Assembler {
     fn fingerprint(&self) -> String {
         self.version.to_string()
     }
@@ -141,8 +157,8 @@ impl Tool for Assembler {
         PayloadKind::Cubin
     }
 
-    fn make(&self, of: &Kernel, target: &Target, inner: &dyn Backend, code: &[u8]) -> Result<Vec<u8>, BackendError> {
-        let (backend, kernel) = (inner.name(), of.name.clone());
+    fn make(&self, of: &Kernel, target: &Target, about: &About, code: &[u8]) -> Result<Vec<u8>, BackendError> {
+        let (backend, kernel) = (about.name, of.name.clone());
         let Target::Cuda { arch } = target else {
             let reason = "this assembler is for `cuda`".to_owned();
             return Err(BackendError::Target { backend, target: target.clone(), reason });
@@ -152,6 +168,10 @@ impl Tool for Assembler {
     }
 
     fn resumes(&self) -> bool {
+        true
+    }
+
+    fn is_spared_by_drivers(&self) -> bool {
         true
     }
 }

@@ -9,7 +9,7 @@ use fusewright_fusion::pass::{
     Cx, Dump, Moment, Observer, PassManager, PatternReport, Pipeline, Relaxation, Timer, Verify,
 };
 use fusewright_fusion::patterns;
-use fusewright_fusion::region::{Limits, Partition, SourceKind, partition};
+use fusewright_fusion::region::{Limits, Partition, partition};
 use fusewright_fusion::vendor::{self, Replaced};
 use fusewright_graph::{Graph, NodeId};
 
@@ -137,7 +137,7 @@ impl Compiled {
 /// # Errors
 /// A bug in a pass.
 pub fn fuse_graph(graph: &Graph, options: &Options) -> Result<Fused, Error> {
-    fuse(graph, options, &[], None, Ahead::Nothing)
+    fuse(graph, options, None, Ahead::Nothing)
 }
 
 /// The regions of a graph within the limits of a target, after [`fuse_graph`]'s passes, and those of them that a vendor's ops
@@ -158,23 +158,17 @@ fn limits(options: &Options, target: Option<&Target>) -> Limits {
     }
 }
 
-/// As [`fuse_graph`], for what a compiler compiles for: kernels may take rows from [`Compiler::sources`], and what the
-/// library of a device does not take as it stands is taken apart after the passes.
+/// As [`fuse_graph`], for what a compiler compiles for: what the library of a device does not take as it stands is taken apart
+/// after the passes.
 ///
 /// # Errors
 /// A bug in a pass.
 pub fn fuse_graph_for(graph: &Graph, options: &Options, compiler: &Compiler) -> Result<Fused, Error> {
-    fuse(graph, options, compiler.sources(), Some(compiler.target()), Ahead::Nothing)
+    fuse(graph, options, Some(compiler.target()), Ahead::Nothing)
 }
 
-/// As [`fuse_graph`], with rows of kernels from sources, for a target or any, and with what may be ahead of its kernels.
-pub(crate) fn fuse(
-    graph: &Graph,
-    options: &Options,
-    sources: &'static [SourceKind],
-    target: Option<&Target>,
-    ahead: Ahead,
-) -> Result<Fused, Error> {
+/// As [`fuse_graph`], for a target or any, and with what may be ahead of its kernels.
+pub(crate) fn fuse(graph: &Graph, options: &Options, target: Option<&Target>, ahead: Ahead) -> Result<Fused, Error> {
     let manager = PassManager::new(options.pipeline.clone());
     let mut cx = Cx { relaxed: options.relaxed, ..Cx::default() };
     let start = Instant::now();
@@ -199,8 +193,7 @@ pub(crate) fn fuse(
         Lowered { graph, attention: BTreeSet::new() }
     };
     let fuse = options.fuse && options.pipeline.fuses();
-    let limits = Limits { sources, ..limits(options, target) };
-    let mut partition = partition(&graph, &limits);
+    let mut partition = partition(&graph, &limits(options, target));
     patterns::name_regions(&graph, &mut partition);
     let vendor = vendor::replaced(&partition, &options.pipeline, options.relaxed);
     // Launches of other devices do not overlap.
@@ -248,7 +241,7 @@ pub fn compile(graph: &Graph, target: &Target, options: &Options) -> Result<Comp
 /// As [`compile`].
 pub(crate) fn prepare(graphs: &[Graph], target: &Target, options: &Options) -> Result<(), Error> {
     let compiler = Compiler::of(target, options)?;
-    if !compiler.backend().compiles_together() {
+    if !compiler.toolchain().compiles_together() {
         return Ok(());
     }
     let mut bodies = Vec::new();

@@ -13,12 +13,12 @@
 use std::path::{Path, PathBuf};
 
 use fusewright_abi::Target;
-use fusewright_codegen::backend::Backend;
 use fusewright_codegen::kernel::Kernel;
 use fusewright_fusion::key::body_key;
 use fusewright_fusion::region::Partition;
 use fusewright_graph::Graph;
 
+use crate::toolchain::Toolchain;
 use crate::{Error, knobs, write_whole};
 
 /// A folder of stages.
@@ -57,7 +57,7 @@ impl DumpFolder {
         name: &str,
         body: &Graph,
         forms: Option<&(Kernel, Kernel)>,
-        backend: &dyn Backend,
+        toolchain: &Toolchain,
         target: &Target,
     ) -> Result<(), Error> {
         let folder = folder_of(&self.0, name, body, target)?;
@@ -65,11 +65,11 @@ impl DumpFolder {
         let Some((lowered, expanded)) = forms else { return Ok(()) };
         write(&folder.join(LOWERED), lowered.to_string().as_bytes())?;
         write(&folder.join(EXPANDED), expanded.to_string().as_bytes())?;
-        let Ok(stages) = backend.emit(expanded, target) else { return Ok(()) };
+        let Ok(stages) = toolchain.stages(expanded, target) else { return Ok(()) };
         for (i, emitted) in stages.iter().enumerate() {
             write(&folder.join(stage_name(i, expanded, emitted.extension)), &emitted.bytes)?;
         }
-        match backend.file(expanded, target) {
+        match toolchain.file(expanded, target) {
             Ok(file) if stages.last().is_none_or(|last| last.bytes != file.bytes) => {
                 write(&folder.join(stage_name(stages.len(), expanded, file.kind.extension())), &file.bytes)
             }

@@ -44,7 +44,6 @@ pub mod text_tool;
 
 mod assembler;
 mod attention;
-mod behind;
 mod callable;
 mod coder;
 mod compile;
@@ -71,6 +70,7 @@ mod stages;
 mod store;
 mod threads;
 mod tiers;
+mod toolchain;
 mod watch;
 
 pub use assembler::AssemblerChoice;

@@ -38,7 +38,7 @@ impl Compiler {
         let threads = self.compilers(bodies.len());
         scope(|scope| {
             let named = |number| Builder::new().name(format!("fusewright-compile-{number}")).stack_size(COMPILE_STACK);
-            let deep = self.backend().memory() > 0 && !bodies.is_empty();
+            let deep = self.backend().about().memory > 0 && !bodies.is_empty();
             let started =
                 (0..if deep { threads } else { 0 }).filter(|&number| named(number).spawn_scoped(scope, work).is_ok());
             // Where there is no thread to be had, the others do its work, or this one.
@@ -57,7 +57,7 @@ impl Compiler {
 
     /// How many threads compile so many bodies. A backend that asks for no memory is done before a thread has begun.
     fn compilers(&self, bodies: usize) -> usize {
-        let memory = self.backend().memory();
+        let memory = self.backend().about().memory;
         let processors = available_parallelism().map_or(1, NonZero::get);
         let most = if memory == 0 { 1 } else { processors.min(bodies) };
         (1..=most).rev().find(|&threads| is_free(memory.saturating_mul(threads))).unwrap_or(1)

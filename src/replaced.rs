@@ -8,12 +8,13 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use fusewright_abi::Target;
-use fusewright_codegen::backend::{Backend, Stage};
+use fusewright_codegen::backend::Stage;
 use fusewright_codegen::kernel::Kernel;
 use fusewright_graph::Graph;
 
 use crate::compiler::CompileError;
 use crate::dump::{BODY, EXPANDED, LOWERED, folder_of, stage_name};
+use crate::toolchain::Toolchain;
 use crate::{Error, knobs};
 
 /// A folder of changed stages.
@@ -42,7 +43,7 @@ impl Replacements {
         name: &str,
         body: &Graph,
         (lowered, expanded): (&Kernel, &Kernel),
-        backend: &dyn Backend,
+        toolchain: &Toolchain,
         target: &Target,
     ) -> Result<Option<Replaced>, CompileError> {
         let wrong = |error| CompileError::Replaced(Box::new(error));
@@ -62,7 +63,7 @@ impl Replacements {
                 return Err(wrong(Error::Input(said(&path, reason))));
             }
         }
-        for (i, generated) in backend.emit(expanded, target)?.into_iter().enumerate().rev() {
+        for (i, generated) in toolchain.stages(expanded, target)?.into_iter().enumerate().rev() {
             let path = folder.join(stage_name(i, expanded, generated.extension));
             match read(&path).map_err(wrong)? {
                 Some(bytes) if bytes != generated.bytes => {

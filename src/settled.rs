@@ -92,7 +92,7 @@ mod tests {
         let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}"));
         let gpu = "cuda:sm_90".parse().expect("it is a target");
         let settled = |ahead: Ahead| {
-            let fused = fuse(&graph, &Options::default(), &[], Some(&gpu), ahead).expect("the passes run");
+            let fused = fuse(&graph, &Options::default(), Some(&gpu), ahead).expect("the passes run");
             let inputs = fused.partition.kernels().flat_map(|region| region.body.inputs());
             inputs.filter(|input| matches!(input.kind, InputKind::Settled)).count()
         };

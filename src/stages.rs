@@ -23,7 +23,7 @@ impl Compiler {
         let stage = |name, bytes| KernelStage { name, bytes };
         let (lowered, expanded) = self.kernel(name, body)?;
         let texts = [("body", body.to_string()), ("lowered", lowered.to_string()), ("expanded", expanded.to_string())];
-        let emitted = self.backend().emit(&expanded, self.target())?;
+        let emitted = self.toolchain().stages(&expanded, self.target())?;
         let texts = texts.into_iter().map(|(name, text)| stage(name, text.into_bytes()));
         Ok(texts.chain(emitted.into_iter().map(|emitted| stage(emitted.extension, emitted.bytes))).collect())
     }

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use fusewright_abi::{DType, Target};
 use fusewright_codegen::backend::cuda::{EmitError, architectures, emit};
-use fusewright_codegen::backend::{self, BackendError};
+use fusewright_codegen::backend::{self, BackendError, Wanted};
 use fusewright_codegen::kernel::expand::{Column, expand};
 use fusewright_codegen::kernel::{Kernel, Order, Tree};
 use skipped::skipped;
@@ -143,12 +143,12 @@ fn the_backend_yields_both_stages_and_keeps_to_its_targets() {
     let kernel = support::elementwise(64);
     let target = |text: &str| text.parse::<Target>().expect("a target");
     let backend = backend::for_target(&target("cuda:sm_90")).expect("the feature is on");
-    let stages = backend.emit(&kernel, &target("cuda:sm_90")).expect("it is covered");
+    let stages = backend.emit(&kernel, &target("cuda:sm_90"), Wanted::Stages).expect("it is covered");
     let extensions: Vec<_> = stages.iter().map(|s| s.extension).collect();
     assert_eq!(extensions, ["schedules", "ll", "ptx"]);
     assert_eq!(stages[2].bytes, ptx(&kernel, "sm_90").into_bytes());
     for wrong in ["cpu", "cuda:sm_70"] {
-        let error = backend.emit(&kernel, &target(wrong)).expect_err("not a target of this backend");
+        let error = backend.emit(&kernel, &target(wrong), Wanted::Stages).expect_err("not a target of this backend");
         assert!(matches!(error, BackendError::Target { .. }), "{error}");
     }
 }

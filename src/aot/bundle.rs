@@ -259,7 +259,7 @@ fn add_target(bundle: &mut Bundle, fused: &Fused, target: &Target, options: &Opt
         return Err(Error::Input(format!("{target} has no kernel for any region:{reasons}")));
     }
     if !entries.is_empty() {
-        let headers = for_target(target).map_err(|e| Error::Unavailable(e.to_string()))?.headers().iter();
+        let headers = for_target(target).map_err(|e| Error::Unavailable(e.to_string()))?.about().headers.iter();
         bundle.headers.extend(headers.map(|(name, text)| BundleHeader {
             target: target.clone(),
             file: format!("{subfolder}/{name}"),

@@ -105,7 +105,7 @@ impl NpuScript {
     /// # Errors
     /// A file that cannot be written.
     pub fn finish(mut self) -> Result<(), Error> {
-        if self.compiler.backend().payload_kind() == PayloadKind::AscendC {
+        if self.compiler.toolchain().payload_kind() == PayloadKind::AscendC {
             self.source +=
                 "/// Headers that the sources include, by name.\npub const FUSEWRIGHT_HEADERS: &[(&str, &str)] = &[\n";
             for (name, text) in HEADERS {

@@ -13,6 +13,7 @@ mod toolkit;
 mod version;
 
 pub use command::{CommandLine, FrontEnd, NoRoute, device_object, front_end, rtc_options};
+pub(crate) use compile::step;
 pub(crate) use maker::Maker;
 pub use maker::ToolFailure;
 #[cfg(feature = "ascend")]

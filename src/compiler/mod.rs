@@ -8,26 +8,25 @@ mod made;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use fusewright_abi::{KernelArtifact, Payload, PayloadKind, Target};
+use fusewright_abi::{KernelArtifact, Payload, Target};
 use fusewright_codegen::backend::{self, Backend, BackendError};
 use fusewright_codegen::kernel::Kernel;
 use fusewright_codegen::kernel::expand::{Column, expand};
 use fusewright_codegen::lower::{Outputs, lower_to};
-use fusewright_fusion::region::SourceKind;
 use fusewright_graph::Graph;
 use fusewright_graph::text::{PrintOptions, print_graph};
 use fusewright_runtime::ascend::Npu;
 use fusewright_runtime::cuda::Gpu;
 use fusewright_runtime::{Counters, Device, Module, RuntimeError, Tiered, device_at};
 
-use crate::ascend::{Maker, ToolkitChoice};
-use crate::assembler::AssemblerChoice;
+use crate::ascend::{self, ToolkitChoice};
 use crate::coder::Coder;
 use crate::dump::DumpFolder;
 use crate::replaced::{Replaced, Replacements};
 use crate::store::{CacheChoice, Store};
 use crate::threads::ThreadPool;
 use crate::tiers::budget;
+use crate::toolchain::{self, Toolchain};
 use crate::{Error, Options, Progress, ScheduleChoice, knobs, npu, watch};
 
 pub use error::CompileError;
@@ -40,12 +39,8 @@ pub struct Compiler {
     coder: Coder,
     /// What makes better code behind the launches.
     second: Option<Arc<Coder>>,
-    /// What makes code by rule of kernels that cannot have the schedule of the environment's table.
-    by_rule: Option<Coder>,
-    /// What is wrong with that table.
+    /// What is wrong with the environment's table of schedules, or a profiler.
     warning: Mutex<Option<String>>,
-    /// What both make without an assembler, where a driver does not take what that makes.
-    by_driver: Option<(Coder, Option<Coder>)>,
     pool: ThreadPool,
     /// The number of the device that kernels are loaded on.
     ordinal: usize,
@@ -70,9 +65,7 @@ impl Compiler {
         Ok(Compiler {
             coder: coder.map_err(|e| Error::Unavailable(e.to_string()))?,
             second: None,
-            by_rule: None,
             warning: Mutex::new(watch::attach()),
-            by_driver: None,
             pool: ThreadPool::default(),
             ordinal: 0,
             cache: CacheChoice::default(),
@@ -100,22 +93,8 @@ impl Compiler {
         let second = if tiered { second() } else { None };
         let (pool, progress) = (options.pool.clone(), options.progress.clone());
         let compiler = Compiler { second, pool, progress, ordinal: options.device, ..compiler };
-        compiler.with_assembler(&options.assembler)?.with_toolkit(&options.toolkit)?.simulated()
-    }
-
-    /// The same with an assembler, if there is one, the target has need of it, and no device of this machine is of another
-    /// generation than what it would make.
-    fn with_assembler(self, choice: &AssemblerChoice) -> Result<Compiler, Error> {
-        if self.backend().payload_kind() != PayloadKind::Ptx {
-            return Ok(self);
-        }
-        let Some(assembler) = choice.find()? else { return Ok(self) };
-        if self.device(self.target()).is_ok_and(|device| !device.takes(PayloadKind::Cubin)) {
-            return Ok(self);
-        }
-        let by_driver = Some((self.coder.clone(), self.by_rule.clone()));
-        let by_rule = self.by_rule.map(|coder| coder.assembled_by(assembler.clone()));
-        Ok(Compiler { coder: self.coder.assembled_by(assembler), by_rule, by_driver, ..self })
+        let steps = toolchain::found(&target, options)?;
+        Ok(Compiler { coder: compiler.coder.then(steps), ..compiler })
     }
 
     /// The same with a compiler of CANN, a toolkit or within this process, if there is one and the target is an NPU.
@@ -123,31 +102,8 @@ impl Compiler {
     /// # Errors
     /// A toolkit that was asked for by name and is not there.
     pub fn with_toolkit(self, choice: &ToolkitChoice) -> Result<Compiler, Error> {
-        if !matches!(self.target(), Target::Ascend { .. }) {
-            return Ok(self);
-        }
-        let Some(maker) = Maker::find(choice)? else { return Ok(self) };
-        Ok(Compiler { coder: self.coder.built_by(maker), ..self })
-    }
-
-    /// The same with the host's compiler of C++ behind the backend, where the host model of an NPU runs the kernels.
-    #[cfg(feature = "ascend")]
-    fn simulated(self) -> Result<Compiler, Error> {
-        if !matches!(self.target(), Target::AscendSim { .. }) {
-            return Ok(self);
-        }
-        let target = self.target().clone();
-        let unavailable = |reason| Error::Unavailable(format!("target `{target}`: {reason}"));
-        let model = npu::Simulated::of(&target, &self.cache).map_err(unavailable)?;
-        let backend =
-            Arc::new(crate::behind::Behind::new(Arc::clone(&self.coder.backend), npu::HostCompiler::new(model)));
-        Ok(Compiler { coder: Coder { backend, ..self.coder }, ..self })
-    }
-
-    /// A build without the backend compiles for no NPU.
-    #[cfg(not(feature = "ascend"))]
-    fn simulated(self) -> Result<Compiler, Error> {
-        Ok(self)
+        let step = ascend::step(self.target(), choice)?;
+        Ok(Compiler { coder: self.coder.then(step.into_iter().collect()), ..self })
     }
 
     /// The same with a cache on disk, from which payloads come that are there, and to which others go. One that cannot be
@@ -167,11 +123,12 @@ impl Compiler {
         match choice.table(self.target()) {
             Ok(None) => {}
             Ok(Some((table, may_be_wrong))) => {
-                let backend =
-                    backend::scheduled(self.target(), table).map_err(|e| Error::Unavailable(e.to_string()))?;
-                let coder = Coder { backend, ..self.coder.clone() };
-                let by_rule = std::mem::replace(&mut self.coder, coder);
-                self.by_rule = may_be_wrong.then_some(by_rule);
+                let scheduled = backend::scheduled(self.target(), table);
+                let by_rule = || backend::for_target(self.target());
+                let unavailable = |e: BackendError| Error::Unavailable(e.to_string());
+                let by_rule = may_be_wrong.then(by_rule).transpose().map_err(unavailable)?;
+                let toolchain = self.coder.toolchain.of(scheduled.map_err(unavailable)?);
+                self.coder = Coder { toolchain, by_rule, ..self.coder };
             }
             Err(warning) => self.warn(warning),
         }
@@ -190,22 +147,17 @@ impl Compiler {
 
     /// What a coder makes of a kernel; by rule where the kernel cannot have what the environment's table says.
     fn coded<T>(&self, make: impl Fn(&Coder) -> Result<T, BackendError>) -> Result<T, BackendError> {
-        self.coded_by(&self.coder, self.by_rule.as_ref(), make)
+        self.coded_by(&self.coder, make)
     }
 
-    fn coded_by<T>(
-        &self,
-        coder: &Coder,
-        by_rule: Option<&Coder>,
-        make: impl Fn(&Coder) -> Result<T, BackendError>,
-    ) -> Result<T, BackendError> {
-        match (make(coder), by_rule) {
-            (Err(wrong @ BackendError::Schedule { .. }), Some(by_rule)) => {
-                self.warn(format!("{}: {wrong}; it is ignored", knobs::SCHEDULES.name));
-                make(by_rule)
-            }
-            (made, _) => made,
-        }
+    fn coded_by<T>(&self, coder: &Coder, make: impl Fn(&Coder) -> Result<T, BackendError>) -> Result<T, BackendError> {
+        let wrong = match make(coder) {
+            Err(wrong @ BackendError::Schedule { .. }) => wrong,
+            made => return made,
+        };
+        let Some(by_rule) = coder.by_rule() else { return Err(wrong) };
+        self.warn(format!("{}: {wrong}; it is ignored", knobs::SCHEDULES.name));
+        make(&by_rule)
     }
 
     /// The same for kernels whose outputs may lie in wider memory.
@@ -218,14 +170,14 @@ impl Compiler {
         &self.coder.target
     }
 
-    /// Where rows of the target's kernels may come from besides memory.
-    pub fn sources(&self) -> &'static [SourceKind] {
-        self.coder.backend.sources()
-    }
-
     /// The backend in use.
     pub fn backend(&self) -> &dyn Backend {
-        &*self.coder.backend
+        self.coder.backend()
+    }
+
+    /// The backend, and what comes behind it.
+    pub(crate) fn toolchain(&self) -> &Toolchain {
+        &self.coder.toolchain
     }
 
     /// The Kernel IR of a body: as lowered, and expanded for the target.
@@ -240,8 +192,7 @@ impl Compiler {
     fn taken_forms(&self, name: &str, body: &Graph) -> Result<Forms, CompileError> {
         let mut forms = self.forms(name, body)?;
         if forms.shares_memory()
-            && let Err(BackendError::Unsupported { reason, .. }) =
-                self.coded(|coder| coder.backend.payload(&forms.expanded, &coder.target))
+            && let Err(BackendError::Unsupported { reason, .. }) = self.coded(|coder| coder.payload(&forms.expanded))
         {
             forms = self.forms_apart(name, body, reason)?;
         }
@@ -279,7 +230,7 @@ impl Compiler {
 
     /// Makes code of bodies together, where the backend does that; what has no kernel says so by itself.
     pub(crate) fn prepare(&self, bodies: &[(&str, &Graph)]) {
-        if self.backend().compiles_together() {
+        if self.toolchain().compiles_together() {
             let kernels = bodies.iter().filter_map(|(name, body)| Some(self.forms(name, body).ok()?.expanded));
             self.coder.prepare(&kernels.collect::<Vec<_>>());
         }
@@ -292,10 +243,10 @@ impl Compiler {
 
     /// As [`Compiler::make`], with what is to be noted of it.
     pub(crate) fn make_timed(&self, name: &str, body: &Graph) -> Result<(Made, Compilation), CompileError> {
-        let watched = watch::kernel(name, self.target(), self.backend().name());
+        let watched = watch::kernel(name, self.target(), self.backend().about().name);
         if let Some(folder) = &self.dump {
             let forms = self.kernel(name, body).ok();
-            let written = folder.kernel(name, body, forms.as_ref(), self.backend(), self.target());
+            let written = folder.kernel(name, body, forms.as_ref(), self.toolchain(), self.target());
             written.map_err(|e| CompileError::Dump(Box::new(e)))?;
         }
         if let Some(made) = self.make_of_replaced(name, body)? {
@@ -319,7 +270,8 @@ impl Compiler {
         let done = Compilation::of(name, start, &forms, &artifact, from_disk);
         let apart = forms.apart(body);
         let improvable = self.second.is_some() && artifact.target == *self.target();
-        let kernel = (improvable || self.by_driver.is_some()).then(|| Arc::new(forms.expanded));
+        let may_be_left = self.toolchain().left_to_drivers().is_some();
+        let kernel = (improvable || may_be_left).then(|| Arc::new(forms.expanded));
         Ok((Made { artifact, apart, kernel, replaced: false }, done))
     }
 
@@ -329,7 +281,7 @@ impl Compiler {
         let Some(folder) = &self.replacements else { return Ok(None) };
         let start = Instant::now();
         let forms = self.taken_forms(name, body)?;
-        let found = folder.of(name, body, (&forms.lowered, &forms.expanded), self.backend(), self.target())?;
+        let found = folder.of(name, body, (&forms.lowered, &forms.expanded), self.toolchain(), self.target())?;
         let Some(replaced) = found else { return Ok(None) };
         self.warn(replaced.note());
         let Replaced { path, stage } = replaced;
@@ -349,11 +301,11 @@ impl Compiler {
     /// No driver for the target; memory that cannot be had.
     pub(crate) fn load(&self, made: &Made) -> Result<Arc<dyn Module>, RuntimeError> {
         let device = self.device(&made.artifact.target)?;
-        let module = match (device.load(&made.artifact), &self.by_driver, &made.kernel) {
-            (Err(refused @ RuntimeError::Artifact { .. }), Some((coder, by_rule)), Some(kernel)) => {
+        let module = match (device.load(&made.artifact), self.coder.left_to_drivers(), &made.kernel) {
+            (Err(refused @ RuntimeError::Artifact { .. }), Some(coder), Some(kernel)) => {
                 // Such as a driver that is older than the assembler.
                 self.coder.store.warn(format!("{refused}; its driver compiles it instead"));
-                let made = self.coded_by(coder, by_rule.as_ref(), |coder| coder.artifact(kernel));
+                let made = self.coded_by(&coder, |coder| coder.artifact(kernel));
                 let (artifact, _) = made.map_err(|_| refused)?;
                 device.load(&artifact)?
             }
@@ -363,7 +315,7 @@ impl Compiler {
         let device = self.device(&second.target)?;
         let (second, budget, kernel) = (Arc::clone(second), budget(kernel), Arc::clone(kernel));
         let make = move || {
-            let watched = watch::kernel(&kernel.name, &second.target, second.backend.name());
+            let watched = watch::kernel(&kernel.name, &second.target, second.backend().about().name);
             let (artifact, from_disk) = second.artifact(&kernel).map_err(|e| e.to_string())?;
             watched.came(if from_disk { watch::From::Disk } else { watch::From::Compiled });
             device.load(&artifact).map_err(|e| e.to_string())
@@ -422,7 +374,7 @@ impl Compiler {
             artifact.payload.clone()
         } else {
             let (_, expanded) = self.kernel(name, body)?;
-            self.coded(|coder| coder.backend.file(&expanded, &coder.target))?
+            self.coded(|coder| coder.toolchain.file(&expanded, &coder.target))?
         };
         let code = artifact.payload;
         Ok((KernelArtifact { payload, ..artifact }, code))
@@ -436,7 +388,7 @@ impl Compiler {
 
 impl std::fmt::Debug for Compiler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Compiler({}, {})", self.target(), self.backend().name())
+        write!(f, "Compiler({}, {})", self.target(), self.backend().about().name)
     }
 }
 
@@ -466,7 +418,7 @@ fn identifier(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use fusewright_abi::PayloadKind;
-    use fusewright_codegen::backend::Stage;
+    use fusewright_codegen::backend::{About, Stage, Wanted};
 
     use super::*;
 
@@ -479,19 +431,16 @@ mod tests {
     struct NothingInPlace;
 
     impl Backend for NothingInPlace {
-        fn name(&self) -> &'static str {
-            "apart"
+        fn about(&self) -> About {
+            let (payload, file) = (PayloadKind::AscendC, PayloadKind::AscendC);
+            About { name: "apart", payload, file, headers: &[], memory: 0 }
         }
 
         fn fingerprint(&self) -> String {
             "apart".to_owned()
         }
 
-        fn payload_kind(&self) -> PayloadKind {
-            PayloadKind::AscendC
-        }
-
-        fn emit(&self, kernel: &Kernel, _: &Target) -> Result<Vec<Stage>, BackendError> {
+        fn emit(&self, kernel: &Kernel, _: &Target, _: Wanted) -> Result<Vec<Stage>, BackendError> {
             match kernel.params.iter().find(|p| p.alias.is_some()) {
                 Some(param) => Err(BackendError::Unsupported {
                     backend: "apart",
@@ -511,7 +460,10 @@ mod tests {
         let whole = Compiler::new(&Target::Cpu).expect("this machine has a processor");
         let made = whole.make("g", &body).expect("compiles");
         assert_eq!((made.artifact.params[1].alias, made.apart), (Some(0), Vec::new()));
-        let compiler = Compiler { coder: Coder { backend: Arc::new(NothingInPlace), ..whole.coder }, ..whole };
+        let compiler = Compiler {
+            coder: Coder { toolchain: Toolchain::new(Arc::new(NothingInPlace), Vec::new()), ..whole.coder },
+            ..whole
+        };
         let made = compiler.make("g", &body).expect("compiles on the second try");
         assert_eq!(made.artifact.params[1].alias, None);
         let [apart] = made.apart.as_slice() else { panic!("one output is apart: {:?}", made.apart) };

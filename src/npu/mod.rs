@@ -5,16 +5,18 @@
 mod simulated;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use fusewright_abi::Target;
 use fusewright_runtime::RuntimeError;
 use fusewright_runtime::ascend::{Chip, LIBRARY, Npu, RTC_LIBRARY, candidates};
 
-use crate::knobs;
 use crate::store::CacheChoice;
+use crate::toolchain::Step;
+use crate::{Error, Options, knobs};
 
 #[cfg(feature = "ascend")]
-pub(crate) use simulated::{HostCompiler, Simulated, compiler};
+pub(crate) use simulated::{Simulated, compiler};
 
 /// What reports say of results of the host model.
 pub const SIMULATED: &str = "SIMULATED";
@@ -22,6 +24,26 @@ pub const SIMULATED: &str = "SIMULATED";
 const LIBRARIES: [&str; 2] = ["lib64", "runtime/lib64"];
 /// Where CANN is unless somebody says otherwise, below the folder of the vendor.
 const USUAL: [&str; 4] = ["ascend-toolkit/latest", "latest", "cann", "nnrt/latest"];
+
+/// The step of a target's toolchain, where the host model of an NPU runs the kernels: the host's compiler of C++.
+///
+/// # Errors
+/// A model that cannot be built here.
+#[cfg(feature = "ascend")]
+pub(crate) fn step(target: &Target, options: &Options) -> Result<Option<Arc<dyn Step>>, Error> {
+    if !matches!(target, Target::AscendSim { .. }) {
+        return Ok(None);
+    }
+    let unavailable = |reason| Error::Unavailable(format!("target `{target}`: {reason}"));
+    let model = Simulated::of(target, &options.cache).map_err(unavailable)?;
+    Ok(Some(Arc::new(simulated::HostCompiler::new(model))))
+}
+
+/// A build without the backend compiles for no NPU.
+#[cfg(not(feature = "ascend"))]
+pub(crate) fn step(_: &Target, _: &Options) -> Result<Option<Arc<dyn Step>>, Error> {
+    Ok(None)
+}
 
 /// The NPU that runs kernels of a target.
 ///

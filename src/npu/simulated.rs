@@ -10,14 +10,14 @@ use fusewright_abi::{PayloadKind, Target};
 use fusewright_ascend_model::{
     ARGUMENTS_HEADER, Chip, Device, Entry, Error as ModelError, Model, Source, StandIn, Version, described,
 };
-use fusewright_codegen::backend::{Backend, BackendError};
+use fusewright_codegen::backend::{About, BackendError};
 use fusewright_codegen::kernel::Kernel;
 use fusewright_runtime::disk;
 
 use super::chip;
 use crate::ascend::Scratch;
-use crate::behind::Tool;
 use crate::store::{self, CacheChoice};
+use crate::toolchain::{CodeOf, Step};
 use crate::{external, knobs};
 
 /// Folder of the model beside the entries of the kernel cache.
@@ -140,8 +140,8 @@ impl HostCompiler {
 }
 
 /// Sources that kernels include.
-fn included(inner: &dyn Backend) -> Vec<Source<'static>> {
-    let headers = inner.headers().iter().map(|&(name, text)| Source { name, text });
+fn included(about: &About) -> Vec<Source<'static>> {
+    let headers = about.headers.iter().map(|&(name, text)| Source { name, text });
     headers.chain([ARGUMENTS_HEADER]).collect()
 }
 
@@ -155,7 +155,7 @@ fn file(kernel: &str) -> String {
     format!("{kernel}.cpp")
 }
 
-impl Tool for HostCompiler {
+impl Step for HostCompiler {
     /// The model's folder is named after its sources and its compiler.
     fn fingerprint(&self) -> String {
         self.by.model.folder().file_name().unwrap_or_default().to_string_lossy().into_owned()
@@ -165,11 +165,11 @@ impl Tool for HostCompiler {
         PayloadKind::AscendObject
     }
 
-    fn make(&self, of: &Kernel, _: &Target, inner: &dyn Backend, code: &[u8]) -> Result<Vec<u8>, BackendError> {
+    fn make(&self, of: &Kernel, _: &Target, about: &About, code: &[u8]) -> Result<Vec<u8>, BackendError> {
         let internal =
-            |message: String| BackendError::Internal { backend: inner.name(), kernel: of.name.clone(), message };
+            |message: String| BackendError::Internal { backend: about.name, kernel: of.name.clone(), message };
         let source = Source { name: &file(&of.name), text: &text(&of.name, code) };
-        let object = self.by.model.compile(&[source], &included(inner), self.by.chip);
+        let object = self.by.model.compile(&[source], &included(about), self.by.chip);
         let object = object.map_err(|error| internal(words(error)))?;
         let bytes = fs::read(&object).map_err(|error| internal(format!("{}: {error}", object.display())))?;
         if self.by.asked.fetch_add(1, Ordering::Relaxed) % LOOK == LOOK - 1 {
@@ -182,16 +182,16 @@ impl Tool for HostCompiler {
         true
     }
 
-    fn make_ready(&self, kernels: &[&Kernel], target: &Target, inner: &dyn Backend) {
+    fn make_ready(&self, kernels: &[&Kernel], about: &About, code: &CodeOf<'_>) {
         let named = |kernel: &Kernel, name: &str| {
-            let source = inner.payload(&Kernel { name: name.to_owned(), ..kernel.clone() }, target).ok()?;
-            Some(text(name, &source.bytes))
+            let source = code(&Kernel { name: name.to_owned(), ..kernel.clone() })?;
+            Some(text(name, &source))
         };
         let taken = kernels.iter().filter(|kernel| named(kernel, &kernel.name).is_some());
         let texts: Vec<_> =
             taken.map(|&k| (k, file(&k.name), move |name: &str| named(k, name).unwrap_or_default())).collect();
         let entries = texts.iter().map(|(kernel, file, text)| Entry { name: &kernel.name, file, text });
         // What is wrong with a kernel is said where that is compiled by itself.
-        let _ = self.by.model.compile_each(&entries.collect::<Vec<_>>(), &included(inner), self.by.chip);
+        let _ = self.by.model.compile_each(&entries.collect::<Vec<_>>(), &included(about), self.by.chip);
     }
 }

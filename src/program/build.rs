@@ -328,7 +328,7 @@ impl Build<'_> {
         let Body { graph, content } = body;
         if let Some(known) = self.kernels.get(&content) {
             let compiler = self.compiler;
-            watch::known(&content.0, compiler.target(), compiler.backend().name());
+            watch::known(&content.0, compiler.target(), compiler.backend().about().name);
             return Ok(known.clone());
         }
         let made = self.made.remove(&content).unwrap_or_else(|| self.compiler.make(&content.0, &graph));

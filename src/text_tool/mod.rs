@@ -176,7 +176,7 @@ pub fn emit(text: &str, target: &Target, options: &Options) -> Result<String, Er
     let mut out: Vec<String> =
         compiler.warning().map(|warning| format!("; warning: {warning}\n")).into_iter().collect();
     for (_, kernel) in expanded_kernels(text, target, options)? {
-        let stages = compiler.backend().emit(&kernel, target).map_err(|e| CompileError::from(e).into_error())?;
+        let stages = compiler.toolchain().stages(&kernel, target).map_err(|e| CompileError::from(e).into_error())?;
         for stage in stages {
             match std::str::from_utf8(&stage.bytes) {
                 Ok(text) => out.push(format!("; {}.{}\n{text}", kernel.name, stage.extension)),

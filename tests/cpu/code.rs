@@ -1,7 +1,7 @@
 //! Properties of the code itself: the same bytes every time, no dependence on the batch, memory given back, refusals.
 
 use fusewright_abi::Target;
-use fusewright_codegen::backend::{HOST_TARGETS, for_target};
+use fusewright_codegen::backend::{HOST_TARGETS, Wanted, for_target};
 use fusewright_runtime::device_for;
 
 use crate::support::{bind, compile, each, inputs, kernel, launch, load};
@@ -29,7 +29,10 @@ fn the_same_kernel_gives_the_same_bytes() {
         assert_eq!(compiled(&kernel), compiled(&kernel));
         assert_ne!(compiled(&renamed).key, compiled(&kernel).key);
         let backend = for_target(target).expect("a target of this build");
-        let object = |k| backend.file(k, target).expect("compiles").bytes;
+        let object = |k| {
+            let stages = backend.emit(k, target, Wanted::File).expect("compiles");
+            stages.into_iter().next_back().expect("a file").bytes
+        };
         let elf = object(&kernel);
         assert_eq!(object(&kernel), elf);
         assert_eq!(&elf[..4], b"\x7fELF");
@@ -93,7 +96,9 @@ fn what_is_not_taken_is_named() {
     assert!(each(&peers).iter().all(Result::is_err));
     let cuda = Target::Cuda { arch: "sm_90".into() };
     for target in HOST_TARGETS {
-        assert!(for_target(target).expect("a target of this build").emit(&kernel(NORM), &cuda).is_err());
+        assert!(
+            for_target(target).expect("a target of this build").emit(&kernel(NORM), &cuda, Wanted::Stages).is_err()
+        );
     }
 }
 

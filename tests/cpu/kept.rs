@@ -1,14 +1,14 @@
 //! Values that one loop stores for later ones: which they are, and that no bit depends on it.
 
 use fusewright_abi::Target;
-use fusewright_codegen::backend::{Backend, cpu::CpuBackend};
+use fusewright_codegen::backend::{Backend, Wanted, cpu::CpuBackend};
 
 use crate::kernels::{add_rms_norm_fp8, silu_mul_group};
 use crate::support::{check, kernel};
 
 /// What the first stage of a compiler says was decided for a kernel.
 pub fn decisions(backend: &dyn Backend, target: &Target, text: &str) -> Vec<String> {
-    let stages = backend.emit(&kernel(text), target).unwrap_or_else(|e| panic!("{e}"));
+    let stages = backend.emit(&kernel(text), target, Wanted::Stages).unwrap_or_else(|e| panic!("{e}"));
     let text = String::from_utf8(stages[0].bytes.clone()).expect("text");
     text.lines().take_while(|line| line.starts_with(';')).map(str::to_owned).collect()
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fusewright_abi::{Level, Target};
-use fusewright_codegen::backend::for_target;
+use fusewright_codegen::backend::{Wanted, for_target};
 use fusewright_runtime::{EachTime, device_with};
 
 use crate::support::{compile, kernel};
@@ -23,7 +23,7 @@ fn code_has_the_instructions_of_its_level() {
     let text = |level: Level| {
         let target = Target::CpuLlvm { level: Some(level) };
         let backend = for_target(&target).expect("a target of this build");
-        let stages = backend.emit(&kernel(COPY), &target).expect("compiles");
+        let stages = backend.emit(&kernel(COPY), &target, Wanted::Stages).expect("compiles");
         String::from_utf8_lossy(&stages[0].bytes).into_owned()
     };
     let (v3, v4) = (text(Level::V3), text(Level::V4));

@@ -2,10 +2,10 @@
 //! of memory before it is used, and that no bit depends on it.
 
 use fusewright_abi::Target;
-use fusewright_codegen::backend::Backend;
 use fusewright_codegen::backend::cpu::CpuBackend;
 #[cfg(feature = "llvm")]
 use fusewright_codegen::backend::cpu_llvm::CpuLlvmBackend;
+use fusewright_codegen::backend::{Backend, Wanted};
 
 use crate::support::{check, kernel};
 
@@ -47,7 +47,7 @@ fn every_length_of_runs_is_the_same_bits() {
 
 /// How often a pass of the loop asks for what lies ahead of its use, as the text of a stage says.
 fn asked(backend: &dyn Backend, target: &Target, text: &str, word: &str) -> usize {
-    let stages = backend.emit(&kernel(text), target).unwrap_or_else(|e| panic!("{e}"));
+    let stages = backend.emit(&kernel(text), target, Wanted::Stages).unwrap_or_else(|e| panic!("{e}"));
     let text = String::from_utf8(stages[0].bytes.clone()).expect("text");
     text.lines().filter(|line| line.contains(word)).count()
 }

@@ -104,12 +104,13 @@ fn passes_overlap_in_each_group_by_itself() {
 #[test]
 fn long_chains_of_several_passes_overlap() {
     use fusewright_abi::Target;
-    use fusewright_codegen::backend::{Backend, cpu_llvm::CpuLlvmBackend};
+    use fusewright_codegen::backend::{Backend, Wanted, cpu_llvm::CpuLlvmBackend};
 
     use crate::support::kernel;
 
     let overlapping = |text: &str| {
-        let stages = CpuLlvmBackend.emit(&kernel(text), &Target::CPU_LLVM).unwrap_or_else(|e| panic!("{e}"));
+        let stages =
+            CpuLlvmBackend.emit(&kernel(text), &Target::CPU_LLVM, Wanted::Stages).unwrap_or_else(|e| panic!("{e}"));
         let text = String::from_utf8(stages[0].bytes.clone()).expect("text");
         let said = text.lines().filter_map(|line| line.strip_prefix("; segment `m` has "));
         let counts = said.filter_map(|line| line.strip_suffix(" passes of a loop under way at once"));

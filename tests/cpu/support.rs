@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fusewright::diff::first_difference;
 use fusewright_abi::{DType, KernelArtifact, Level, ParamAccess, Target};
-use fusewright_codegen::backend::{Backend, BackendError, HOST_TARGETS, assemble, cpu::CpuBackend, for_target};
+use fusewright_codegen::backend::{Backend, BackendError, HOST_TARGETS, Wanted, assemble, cpu::CpuBackend, for_target};
 use fusewright_codegen::kernel::interp::{Buffer, put_bits, run};
 use fusewright_codegen::kernel::{
     Kernel,
@@ -40,7 +40,7 @@ pub fn kernel(text: &str) -> Kernel {
 
 /// Counts the blocks of Cranelift's code for a kernel.
 pub fn blocks(text: &str) -> usize {
-    let stages = CpuBackend.emit(&kernel(text), &Target::Cpu).unwrap_or_else(|e| panic!("{e}"));
+    let stages = CpuBackend.emit(&kernel(text), &Target::Cpu, Wanted::Stages).unwrap_or_else(|e| panic!("{e}"));
     String::from_utf8_lossy(&stages[0].bytes).lines().filter(|line| line.trim_start().starts_with("block")).count()
 }
 

@@ -1,7 +1,7 @@
 //! Short forms of code where something is known of values: the same bits, and taken only where it is known.
 
 use fusewright_abi::{DType, Level, Target};
-use fusewright_codegen::backend::{HOST_TARGETS, for_target};
+use fusewright_codegen::backend::{HOST_TARGETS, Wanted, for_target};
 use fusewright_codegen::kernel::interp::put_bits;
 
 use crate::support::{check, check_on, kernel};
@@ -64,7 +64,7 @@ fn products_with_powers_of_two_round_once() {
         if cfg!(target_arch = "x86_64") && HOST_TARGETS.contains(&Target::CPU_LLVM) {
             let target = Target::CpuLlvm { level: Some(Level::V4) };
             let backend = for_target(&target).expect("a target of this build");
-            let stages = backend.emit(&kernel, &target).expect("compiles");
+            let stages = backend.emit(&kernel, &target, Wanted::Stages).expect("compiles");
             let text = String::from_utf8_lossy(&stages[0].bytes).into_owned();
             assert_eq!(text.contains("scalef"), known, "{text}");
         }
@@ -187,7 +187,7 @@ fn lanes_taken_in_two_parts_agree() {
         check(&text, &[("s", 5)]);
         if HOST_TARGETS.contains(&Target::CPU_LLVM) {
             let backend = for_target(&Target::CPU_LLVM).expect("a target of this build");
-            let stages = backend.emit(&kernel(&text), &Target::CPU_LLVM).expect("compiles");
+            let stages = backend.emit(&kernel(&text), &Target::CPU_LLVM, Wanted::Stages).expect("compiles");
             let text = String::from_utf8_lossy(&stages[0].bytes).into_owned();
             assert_eq!(text.contains("<32 x i16>"), lanes >= 32, "{lanes} lanes:\n{text}");
         }

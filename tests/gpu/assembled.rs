@@ -13,6 +13,7 @@ use fusewright::{
     fuse_graph_for, model,
 };
 use fusewright_abi::PayloadKind;
+use fusewright_codegen::backend::{Schedules, Wanted};
 use xtask::ptxas;
 
 const TEXT: &str = "graph @g(s: 1..; %x: f32[s, 64]) {\n  %y = softmax %x\n  return %y\n}\n";
@@ -56,6 +57,10 @@ fn compiler(options: &Options) -> Compiler {
     Compiler::of(&target(), options).unwrap_or_else(|e| panic!("{e}"))
 }
 
+fn schedules(compiler: &Compiler) -> &dyn Schedules {
+    compiler.backend().schedules().expect("GPUs have schedules")
+}
+
 #[test]
 fn what_the_assembler_makes_is_kept_under_its_version() {
     let (folders, cache) =
@@ -89,14 +94,14 @@ fn what_is_assembled_has_the_schedule_of_its_table() {
     let by_rule = compiler(&usual);
     let body = body_of(&TEXT.replace("softmax", "exp").replace("64", "4096"));
     let (_, kernel) = by_rule.kernel("g", &body).unwrap_or_else(|e| panic!("{e}"));
-    let rule = by_rule.backend().schedule(&kernel).expect("GPUs have schedules");
-    let candidates = by_rule.backend().candidates(&kernel);
+    let rule = schedules(&by_rule).of(&kernel);
+    let candidates = schedules(&by_rule).candidates(&kernel);
     let other = candidates.iter().find(|spread| spread.threads != rule.first.threads).expect("there are others");
     let mut table = ScheduleTable::empty(&target());
     table.insert(&kernel, KernelSchedule::uniform(*other), Vec::new());
     let given = compiler(&Options { schedules: ScheduleChoice::Table(Arc::new(table)), ..usual });
-    assert_eq!(given.backend().schedule(&kernel), Some(KernelSchedule::uniform(*other)));
-    let stages = given.backend().emit(&kernel, &target()).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(schedules(&given).of(&kernel), KernelSchedule::uniform(*other));
+    let stages = given.backend().emit(&kernel, &target(), Wanted::Stages).unwrap_or_else(|e| panic!("{e}"));
     let extensions: Vec<&str> = stages.iter().map(|stage| stage.extension).collect();
     assert_eq!(extensions, ["schedules", "ll", "ptx", "cubin"]);
     let made = [&by_rule, &given].map(|compiler| compiler.artifact("g", &body).unwrap_or_else(|e| panic!("{e}")));

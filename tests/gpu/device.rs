@@ -244,7 +244,7 @@ fn of_many(compiled: &Compiled, target: &Target) -> Option<ScheduleTable> {
     for region in &compiled.fused.partition.regions {
         let body = region.expand_body().expect("a region's body is typed");
         let (_, kernel) = compiler.kernel(&region.name, &body).unwrap_or_else(|e| panic!("{}: {e}", region.name));
-        let many = compiler.backend().schedule(&kernel).and_then(|schedule| schedule.many);
+        let many = compiler.backend().schedules().and_then(|schedules| schedules.of(&kernel).many);
         if let Some((_, spread)) = many {
             table.insert(&kernel, KernelSchedule::uniform(spread), Vec::new());
             any = true;

@@ -127,7 +127,7 @@ fn every_schedule_of_the_gpu_bench_assembles_without_a_spill() {
         let (name, body) = body(case);
         let by_rule = compiler("sm_90");
         let (_, kernel) = by_rule.kernel(&name, &body).unwrap_or_else(|e| panic!("{}: {e}", case.name()));
-        let spreads = by_rule.backend().candidates(&kernel);
+        let spreads = by_rule.backend().schedules().expect("GPUs have schedules").candidates(&kernel);
         assert!(!spreads.is_empty(), "{}", case.name());
         let usual = by_rule.artifact(&name, &body).unwrap_or_else(|e| panic!("{}: {e}", case.name()));
         let piece = move |pair: &[Spread]| {
@@ -214,7 +214,7 @@ fn heads_of_any_width_lie_in_registers_and_take_few_instructions() {
         let body = region.expand_body().expect("a region's body is typed");
         let compiler = compiler("sm_90");
         let (_, kernel) = compiler.kernel(&region.name, &body).unwrap_or_else(|e| panic!("{name}: {e}"));
-        let schedule = compiler.backend().schedule(&kernel).expect("GPUs have schedules");
+        let schedule = compiler.backend().schedules().expect("GPUs have schedules").of(&kernel);
         let looped = schedule.first.place == Place::Loops;
         assert_eq!(looped, LOOPED.contains(&name), "{name}: {schedule}");
         let Some(tools) = &tools else { return };

@@ -2,31 +2,54 @@
 
 use fusewright_abi::{
     ABI_VERSION, Claim, ContentKey, Count, CountOp, DimArg, DimSource, KernelArtifact, LaunchRule, ManyRows, Param,
-    Payload, Target,
+    Payload, PayloadKind, Target,
 };
 use fusewright_graph::dim::{DimFn, DimFold};
 use fusewright_graph::{Dim, dim};
 use sha2::{Digest, Sha256};
 
 use super::order::row_order;
-use super::{Backend, BackendError, Blocks, Grid, Stage};
+use super::{Backend, BackendError, Blocks, Grid, Stage, Wanted};
 use crate::kernel::{DimOrigin, Kernel};
 
 /// Version and sources of the emitters.
 const EMITTER: &str = env!("FUSEWRIGHT_EMITTER");
 
-/// The content key of a kernel: a hash of its text, the rule of its reduction trees, the schedule, the target, the backend's fingerprint, the sources of the
-/// emitters and the ABI version.
-pub fn kernel_key(kernel: &Kernel, schedule: &str, target: &Target, backend: &dyn Backend) -> ContentKey {
+/// The way from a kernel to its code, as keys tell it from others: what is made, and the fingerprints of the backend and of
+/// what comes behind it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Route {
+    /// Everything besides kernel and target that changes the code.
+    pub fingerprint: String,
+    /// What is made.
+    pub payload: PayloadKind,
+}
+
+impl Route {
+    /// The way of a backend that nothing comes behind.
+    pub fn of(backend: &dyn Backend) -> Route {
+        Route { fingerprint: backend.fingerprint(), payload: backend.about().payload }
+    }
+}
+
+/// The content key of a kernel: a hash of its text, the rule of its reduction trees, the schedule, the target, the backend's
+/// name, the route to its code, the sources of the emitters and the ABI version.
+pub fn kernel_key(
+    kernel: &Kernel,
+    schedule: &str,
+    target: &Target,
+    backend: &dyn Backend,
+    route: &Route,
+) -> ContentKey {
     let mut hash = Sha256::new();
     let parts = [
         kernel.to_string(),
         schedule.to_owned(),
-        backend.schedule(kernel).map_or_else(String::new, |schedule| schedule.to_string()),
+        backend.schedules().map_or_else(String::new, |schedules| schedules.of(kernel).to_string()),
         target.to_string(),
-        backend.name().to_owned(),
-        backend.fingerprint(),
-        format!("{:?}", backend.payload_kind()),
+        backend.about().name.to_owned(),
+        route.fingerprint.clone(),
+        format!("{:?}", route.payload),
         EMITTER.to_owned(),
         ABI_VERSION.to_string(),
     ];
@@ -57,8 +80,10 @@ pub fn assemble(
     target: &Target,
     backend: &dyn Backend,
 ) -> Result<KernelArtifact, BackendError> {
-    let payload = backend.payload(kernel, target)?;
-    pack(kernel, kernel_key(kernel, schedule, target, backend), target, backend, payload)
+    let route = Route::of(backend);
+    let made = backend.emit(kernel, target, Wanted::Payload)?.pop();
+    let payload = Payload { kind: route.payload, bytes: made.map(|stage| stage.bytes).unwrap_or_default() };
+    pack(kernel, kernel_key(kernel, schedule, target, backend, &route), target, backend, payload)
 }
 
 /// Packs the payload that a backend made of a kernel, in this process or an earlier one, under the kernel's key.
@@ -72,7 +97,8 @@ pub fn pack(
     backend: &dyn Backend,
     payload: Payload,
 ) -> Result<KernelArtifact, BackendError> {
-    let unsupported = |place: String, reason: String| BackendError::unsupported(backend.name(), kernel, place, reason);
+    let unsupported =
+        |place: String, reason: String| BackendError::unsupported(backend.about().name, kernel, place, reason);
     let rows = count(kernel, &kernel.rows).map_err(|reason| unsupported(format!("rows {}", kernel.rows), reason))?;
     let Grid { blocks, many, dependent, shared, alignment, tables } = backend.grid(kernel, target);
     let per_row = |blocks: &Blocks| {

@@ -22,14 +22,13 @@ mod order;
 
 use std::sync::Arc;
 
-use fusewright_abi::{DType, Payload, PayloadKind, Target};
-use fusewright_fusion::region::SourceKind;
+use fusewright_abi::{DType, PayloadKind, Target};
 use fusewright_graph::Dim;
 
 use crate::kernel::{Kernel, VerifyError, verify};
 use crate::schedule::{KernelSchedule, ScheduleTable, Spread};
 
-pub use artifact::{assemble, kernel_key, pack, resumed_key};
+pub use artifact::{Route, assemble, kernel_key, pack, resumed_key};
 
 /// One form of a kernel on its way to the target.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -76,66 +75,62 @@ impl Grid {
     }
 }
 
+/// What holds of all kernels of a backend.
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    /// Its name, in reports and keys.
+    pub name: &'static str,
+    /// What the last stage is.
+    pub payload: PayloadKind,
+    /// What a linker or a driver takes as a file: the payload, unless the target has something better.
+    pub file: PayloadKind,
+    /// Sources that every payload includes, by name.
+    pub headers: &'static [(&'static str, &'static str)],
+    /// Bytes of memory that should be free where a kernel is compiled: the compiler is one that ends the process when it
+    /// gets none. Compilers that check what they get need none.
+    pub memory: usize,
+}
+
+/// How much of its work a backend is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    /// Every stage, for whoever reads them; the payload is the last.
+    Stages,
+    /// The payload alone, without the cost of the stages before it.
+    Payload,
+    /// The code as a file of the kind [`About::file`], without the cost of the stages before it.
+    File,
+}
+
 /// Makes code for one kind of target.
 pub trait Backend: Send + Sync {
-    /// Name in reports and keys.
-    fn name(&self) -> &'static str;
+    /// Says what holds of all its kernels.
+    fn about(&self) -> About;
 
-    /// Everything besides kernel and target that changes the output: tool versions, host features.
+    /// Names everything besides kernel and target that changes the output: tool versions, host features.
     fn fingerprint(&self) -> String;
 
-    /// What the last stage is.
-    fn payload_kind(&self) -> PayloadKind;
-
-    /// Sources that every payload includes, by name.
-    fn headers(&self) -> &'static [(&'static str, &'static str)] {
-        &[]
-    }
-
-    /// Where rows of its kernels may come from besides memory: what limits of regions are made of. A kernel with any other
-    /// source is refused by name.
-    fn sources(&self) -> &'static [SourceKind] {
-        &[]
-    }
-
-    /// Why the target computes with no element of a dtype, where it does not: no kernel of a graph that does would run
+    /// Says why the target computes with no element of a dtype, where it does not: no kernel of a graph that does would run
     /// there, so that the graph is refused as a whole.
     fn lacks(&self, _dtype: DType, _target: &Target) -> Option<String> {
         None
     }
 
-    /// How a kernel is launched; one block of one thread where rows are looped over.
+    /// Says how a kernel is launched: as one block of one thread, where rows are looped over.
     fn grid(&self, _kernel: &Kernel, _target: &Target) -> Grid {
         Grid::loop_over_rows()
     }
 
-    /// How the rows of a kernel are spread over blocks and threads, where the target has them: as a table says, or else by
-    /// rule. It enters the key, and changes no bit of a result.
-    fn schedule(&self, _kernel: &Kernel) -> Option<KernelSchedule> {
+    /// Gives the schedules of its kernels, if the target has blocks and threads to spread rows over.
+    fn schedules(&self) -> Option<&dyn Schedules> {
         None
     }
 
-    /// Spreads of launches of every size that are worth measuring, the rule's first.
-    fn candidates(&self, _kernel: &Kernel) -> Vec<Spread> {
-        Vec::new()
-    }
-
-    /// What the schedule of a kernel makes of launches of so many rows, in words: the same of code of one kind.
-    fn kind(&self, _kernel: &Kernel, _rows: usize) -> Option<String> {
-        None
-    }
-
-    /// Bytes of memory that should be free where a kernel is compiled: the compiler is one that ends the process when it
-    /// gets none.
-    fn memory(&self) -> usize {
-        0
-    }
-
-    /// Emits a verified kernel as stages of which the last is the payload.
+    /// Emits a verified kernel as stages, of which the last is what is wanted.
     ///
     /// # Errors
     /// What the backend does not take, by name.
-    fn emit(&self, kernel: &Kernel, target: &Target) -> Result<Vec<Stage>, BackendError>;
+    fn emit(&self, kernel: &Kernel, target: &Target, wanted: Wanted) -> Result<Vec<Stage>, BackendError>;
 
     /// Goes on from a stage of [`Backend::emit`] that was changed outside: that stage and those behind it, of which the last
     /// is the payload. It must keep the kernel's entry point, arguments and launch, which nothing can check.
@@ -143,35 +138,21 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// A form that the backend does not read; what is wrong with the text, as far as its compiler says.
     fn resume(&self, kernel: &Kernel, _target: &Target, stage: Stage) -> Result<Vec<Stage>, BackendError> {
-        Err(BackendError::stage(self.name(), kernel, format!("`{}` is no form that it goes on from", stage.extension)))
+        let message = format!("`{}` is no form that it goes on from", stage.extension);
+        Err(BackendError::stage(self.about().name, kernel, message))
     }
+}
 
-    /// The payload alone, without the cost of the stages before it.
-    ///
-    /// # Errors
-    /// As [`Backend::emit`].
-    fn payload(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
-        let mut stages = self.emit(kernel, target)?;
-        let missing = || BackendError::internal(self.name(), kernel, "no stage was emitted");
-        Ok(Payload { kind: self.payload_kind(), bytes: stages.pop().ok_or_else(missing)?.bytes })
-    }
+/// Spreads the rows of kernels over blocks and threads: as a table says, or else by rule.
+pub trait Schedules {
+    /// Gives the schedule of a kernel. It enters the key, and changes no bit of a result.
+    fn of(&self, kernel: &Kernel) -> KernelSchedule;
 
-    /// Whether [`Backend::prepare`] saves time.
-    fn compiles_together(&self) -> bool {
-        false
-    }
+    /// Gives the spreads of launches of every size that are worth measuring, the rule's first.
+    fn candidates(&self, kernel: &Kernel) -> Vec<Spread>;
 
-    /// Makes ready what [`Backend::payload`] gives for each of these kernels, where that takes less time than one by one.
-    /// What cannot be made, the payload of that kernel says.
-    fn prepare(&self, _kernels: &[&Kernel], _target: &Target) {}
-
-    /// The code as a file that a linker or a driver takes: the payload, unless the target has something better.
-    ///
-    /// # Errors
-    /// As [`Backend::emit`].
-    fn file(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
-        self.payload(kernel, target)
-    }
+    /// Says what the schedule of a kernel makes of launches of so many rows, in words: the same of code of one kind.
+    fn kind(&self, kernel: &Kernel, rows: usize) -> Option<String>;
 }
 
 /// The targets of this build that are the host; first the one that every build has.
@@ -316,7 +297,7 @@ pub enum BackendError {
         backend: &'static str,
         /// Name of the kernel.
         kernel: String,
-        /// What [`Backend::memory`] asks for.
+        /// What [`About::memory`] asks for.
         bytes: usize,
     },
     /// A tool of the machine that the backend's code goes through failed; said by who calls it, which no backend does.

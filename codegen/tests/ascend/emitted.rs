@@ -4,7 +4,7 @@ use std::path::Path;
 
 use fusewright_abi::{DType, Target};
 use fusewright_codegen::backend::ascend::{CHIPS, EmitError, emit};
-use fusewright_codegen::backend::{self, BackendError};
+use fusewright_codegen::backend::{self, BackendError, Wanted};
 use fusewright_codegen::kernel::expand::{Column, expand};
 use fusewright_codegen::kernel::{Kernel, Order, Tree, parse_kernels};
 
@@ -221,13 +221,13 @@ fn the_backend_yields_headers_and_source_and_keeps_to_its_targets() {
     let kernel = support::add_rms_norm_bf16(4096, TREE);
     let target = |text: &str| text.parse::<Target>().expect("a target");
     let backend = backend::for_target(&target("ascend:910b1")).expect("the feature is on");
-    let stages = backend.emit(&kernel, &target("ascend:910b1")).expect("it is covered");
+    let stages = backend.emit(&kernel, &target("ascend:910b1"), Wanted::Stages).expect("it is covered");
     let extensions: Vec<_> = stages.iter().map(|s| s.extension).collect();
     assert!(extensions.iter().rev().skip(1).all(|e| *e == "h"), "{extensions:?}");
     assert_eq!(extensions.last(), Some(&"cpp"));
     assert_eq!(stages[stages.len() - 1].bytes, text(&kernel, "910b1").into_bytes());
     for wrong in ["cpu", "ascend:910z"] {
-        let error = backend.emit(&kernel, &target(wrong)).expect_err("not a target of this backend");
+        let error = backend.emit(&kernel, &target(wrong), Wanted::Stages).expect_err("not a target of this backend");
         assert!(matches!(error, BackendError::Target { .. }), "{error}");
     }
 }

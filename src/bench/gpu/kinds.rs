@@ -52,9 +52,12 @@ fn chosen<'c>(cases: &'c [GpuCase], target: &Target) -> Result<Vec<(KindRow, &'c
     let mut kernels = Vec::with_capacity(cases.len());
     for (number, case) in cases.iter().enumerate() {
         let made = CaseKernel::of(case, &compiler)?;
-        let many = compiler.backend().schedule(&made.kernel).and_then(|schedule| schedule.many);
+        let schedules = compiler.backend().schedules();
+        let schedules =
+            schedules.ok_or_else(|| Error::Input(format!("target `{target}` has no kinds of schedules")))?;
+        let many = schedules.of(&made.kernel).many;
         for rows in [FEW].into_iter().chain(many.map(|(from, _)| from.max(FEW))) {
-            let kind = compiler.backend().kind(&made.kernel, rows);
+            let kind = schedules.kind(&made.kernel, rows);
             let kind = kind.ok_or_else(|| Error::Input(format!("target `{target}` has no kinds of schedules")))?;
             let least = (case.bytes_at(rows), number, rows);
             kinds.entry(kind).and_modify(|known| *known = least.min(*known)).or_insert(least);

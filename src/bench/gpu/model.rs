@@ -316,7 +316,7 @@ mod tests {
         for fuse_regions in [true, false] {
             let options = Options { fuse: fuse_regions, tiers: Tiers::Off, ..Options::default() };
             let gpu = Target::Cuda { arch: "sm_90".to_owned() };
-            let fused = fuse(&graph, &options, &[], Some(&gpu), Ahead::Nothing).expect("the graph fuses");
+            let fused = fuse(&graph, &options, Some(&gpu), Ahead::Nothing).expect("the graph fuses");
             let program = outline(&fused.graph, &fused.partition, &compiler).expect("the regions compile").program;
             let steps: Vec<&Step> = pieces(&fused, &program).iter().map(|&at| &program.steps()[at]).collect();
             let [norm, add] = steps.as_slice() else { panic!("{steps:?}") };

@@ -50,10 +50,12 @@ pub fn tune_gpu(
     let (major, minor) = gpu.driver();
     let by_rule = Compiler::new(target)?;
     let backend = by_rule.backend();
+    let schedules = backend.schedules();
+    let schedules = schedules.ok_or_else(|| Error::Input(format!("target `{target}` has no schedules to choose")))?;
     let mut table = ScheduleTable::empty(target);
     table.device = gpu.name().to_owned();
     table.driver = format!("CUDA {major}.{minor}");
-    table.tools = format!("{}, {}", backend.name(), backend.fingerprint());
+    table.tools = format!("{}, {}", backend.about().name, backend.fingerprint());
     table.kernels = kept(path, &table)?.kernels;
     let start = Instant::now();
     let (mut timer, data) = (Timer::new(gpu)?, Data::new(DEFAULT_SEED));
@@ -69,8 +71,7 @@ pub fn tune_gpu(
         }
         let fits = |rows: &usize| rows.saturating_mul(case.length) <= MOST_ELEMENTS;
         let rows: Vec<usize> = asked.iter().copied().filter(fits).collect();
-        let (candidates, rule) = (backend.candidates(&made.kernel), backend.schedule(&made.kernel));
-        let rule = rule.ok_or_else(|| Error::Input(format!("target `{target}` has no schedules to choose")))?;
+        let (candidates, rule) = (schedules.candidates(&made.kernel), schedules.of(&made.kernel));
         let mut bench = Bench { timer: &mut timer, data: &data, case, made: &made, sized: None };
         let Found { schedule, times } = search(&rule, &candidates, &rows, &mut |schedule, rows| {
             bench.us(schedule, &rule, rows).map_err(|error| error.about(format!("{} as `{schedule}`", case.name())))

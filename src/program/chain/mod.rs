@@ -118,7 +118,7 @@ impl Chain {
         let compiler = Compiler::of(target, options)?;
         let _watched = watch::graph(graph, target);
         // What its inputs are was enqueued by somebody else just before.
-        let mut fused = fuse(graph, options, compiler.sources(), Some(target), Ahead::Anything)?;
+        let mut fused = fuse(graph, options, Some(target), Ahead::Anything)?;
         copied::copied(&fused.graph, &mut fused.partition).map_err(|e| Error::Internal(e.to_string()))?;
         // Before anything is compiled.
         let outside = without_kernels(&fused.graph, &fused.partition);

@@ -165,7 +165,7 @@ fn what_is_read_as_it_was_is_not_overwritten() {
 fn kernels_that_write_once_into_each_tensor_are_told_from_others() {
     let once = |text: &str| {
         let graph: Graph = text.parse().expect("parses");
-        let fused = fuse(&graph, &options(), &[], None, Ahead::Anything).expect("fuses");
+        let fused = fuse(&graph, &options(), None, Ahead::Anything).expect("fuses");
         let kernels = fused.partition.kernels().count();
         assert!(kernels > 0, "{text}");
         writing_once(&fused.partition).expect("expands").len() == kernels

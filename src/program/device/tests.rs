@@ -23,7 +23,7 @@ use crate::{Compiler, HostTensor, Options, model, read_safetensors};
 pub(super) fn built(graph: &Graph, fused: bool) -> Built {
     let options = Options { fuse: fused, ..options() };
     let gpu = Target::Cuda { arch: "sm_90".to_owned() };
-    let fused = fuse(graph, &options, &[], Some(&gpu), Ahead::Nothing).expect("the passes run");
+    let fused = fuse(graph, &options, Some(&gpu), Ahead::Nothing).expect("the passes run");
     let compiler = Compiler::of(&Target::Cpu, &options).expect("this machine has a processor");
     let built = build_at(&fused.graph, &fused.partition, &compiler, Home::Device).expect("it is built");
     Built { program: built.program.attending(&fused.attention), ..built }

@@ -4,7 +4,7 @@ use fusewright_abi::{DType, PayloadKind, Target};
 
 use super::chip::by_name;
 use super::{EmitError, HEADERS, emit};
-use crate::backend::{Backend, BackendError, Stage, valid};
+use crate::backend::{About, Backend, BackendError, Stage, Wanted, valid};
 use crate::kernel::Kernel;
 
 const NAME: &str = "ascend-c";
@@ -16,20 +16,13 @@ const SOURCE: &str = PayloadKind::AscendC.extension();
 pub struct AscendBackend;
 
 impl Backend for AscendBackend {
-    fn name(&self) -> &'static str {
-        NAME
+    fn about(&self) -> About {
+        let (payload, file) = (PayloadKind::AscendC, PayloadKind::AscendC);
+        About { name: NAME, payload, file, headers: HEADERS, memory: 0 }
     }
 
     fn fingerprint(&self) -> String {
         format!("emitter {}", env!("CARGO_PKG_VERSION"))
-    }
-
-    fn payload_kind(&self) -> PayloadKind {
-        PayloadKind::AscendC
-    }
-
-    fn headers(&self) -> &'static [(&'static str, &'static str)] {
-        HEADERS
     }
 
     fn lacks(&self, dtype: DType, target: &Target) -> Option<String> {
@@ -39,7 +32,7 @@ impl Backend for AscendBackend {
     }
 
     /// The headers that the source includes come before it as stages.
-    fn emit(&self, kernel: &Kernel, target: &Target) -> Result<Vec<Stage>, BackendError> {
+    fn emit(&self, kernel: &Kernel, target: &Target, wanted: Wanted) -> Result<Vec<Stage>, BackendError> {
         let (Target::Ascend { chip } | Target::AscendSim { chip }) = target else {
             return Err(BackendError::target(NAME, target, "this backend compiles for `ascend`"));
         };
@@ -53,7 +46,8 @@ impl Backend for AscendBackend {
             EmitError::UnknownChip(_) => BackendError::target(NAME, target, error.to_string()),
             EmitError::Template(message) => BackendError::internal(NAME, kernel, message),
         })?;
-        let headers = HEADERS.iter().map(|(_, text)| Stage { extension: "h", bytes: text.as_bytes().to_vec() });
+        let headers = if wanted == Wanted::Stages { HEADERS } else { &[] };
+        let headers = headers.iter().map(|(_, text)| Stage { extension: "h", bytes: text.as_bytes().to_vec() });
         Ok(headers.chain([Stage { extension: SOURCE, bytes: text.into_bytes() }]).collect())
     }
 

@@ -37,10 +37,10 @@ use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::Function;
 use cranelift_codegen::ir::types::F32;
 use cranelift_codegen::isa::TargetIsa;
-use fusewright_abi::{Payload, PayloadKind, Target};
+use fusewright_abi::{PayloadKind, Target};
 
 use super::host::{Refused, check};
-use super::{Backend, BackendError, Grid, Stage};
+use super::{About, Backend, BackendError, Grid, Stage, Wanted};
 use crate::kernel::Kernel;
 use lookup::Lookup;
 
@@ -51,8 +51,9 @@ const NAME: &str = "cranelift";
 pub struct CpuBackend;
 
 impl Backend for CpuBackend {
-    fn name(&self) -> &'static str {
-        NAME
+    fn about(&self) -> About {
+        let (payload, file) = (PayloadKind::HostCode, PayloadKind::HostObject);
+        About { name: NAME, payload, file, headers: &[], memory: 0 }
     }
 
     fn fingerprint(&self) -> String {
@@ -63,39 +64,30 @@ impl Backend for CpuBackend {
         format!("cranelift {} for {host}, emitter {}", cranelift_codegen::VERSION, env!("CARGO_PKG_VERSION"))
     }
 
-    fn payload_kind(&self) -> PayloadKind {
-        PayloadKind::HostCode
-    }
-
     fn grid(&self, kernel: &Kernel, _target: &Target) -> Grid {
         Grid { tables: lookup::lookups(kernel).len() as u32, ..Grid::loop_over_rows() }
     }
 
-    fn emit(&self, kernel: &Kernel, target: &Target) -> Result<Vec<Stage>, BackendError> {
+    /// Its file is the same function as a relocatable object whose symbol is the kernel's name. Whoever links it gives it
+    /// buffers and nothing else, so that it computes what the code for this process looks up.
+    fn emit(&self, kernel: &Kernel, target: &Target, wanted: Wanted) -> Result<Vec<Stage>, BackendError> {
+        if wanted == Wanted::File {
+            let isa = isa::host_pic().map_err(|reason| BackendError::target(NAME, target, reason))?;
+            let (function, _) = function(kernel, &[], target, &*isa)?;
+            let code = machine_code(kernel, function, &*isa)?;
+            let bytes = object::write(&kernel.name, isa, &code);
+            let bytes = bytes.map_err(|message| BackendError::internal(NAME, kernel, message))?;
+            return Ok(vec![Stage { extension: PayloadKind::HostObject.extension(), bytes }]);
+        }
         let isa = isa::host().map_err(|reason| BackendError::target(NAME, target, reason))?;
         let (function, decisions) = function(kernel, &lookup::lookups(kernel), target, &*isa)?;
-        let mut text: String = decisions.iter().map(|line| format!("; {line}\n")).collect();
-        text.push_str(&function.display().to_string());
+        let text = (wanted == Wanted::Stages).then(|| {
+            let mut text: String = decisions.iter().map(|line| format!("; {line}\n")).collect();
+            text.push_str(&function.display().to_string());
+            Stage { extension: "clif", bytes: text.into_bytes() }
+        });
         let bytes = machine_code(kernel, function, &*isa)?.bytes;
-        Ok(vec![Stage { extension: "clif", bytes: text.into_bytes() }, Stage { extension: "bin", bytes }])
-    }
-
-    fn payload(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
-        let isa = isa::host().map_err(|reason| BackendError::target(NAME, target, reason))?;
-        let (function, _) = function(kernel, &lookup::lookups(kernel), target, &*isa)?;
-        let bytes = machine_code(kernel, function, &*isa)?.bytes;
-        Ok(Payload { kind: self.payload_kind(), bytes })
-    }
-
-    /// The same function as a relocatable object file whose symbol is the kernel's name. Whoever links it gives it buffers
-    /// and nothing else, so that it computes what the code for this process looks up.
-    fn file(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
-        let isa = isa::host_pic().map_err(|reason| BackendError::target(NAME, target, reason))?;
-        let (function, _) = function(kernel, &[], target, &*isa)?;
-        let code = machine_code(kernel, function, &*isa)?;
-        let bytes =
-            object::write(&kernel.name, isa, &code).map_err(|message| BackendError::internal(NAME, kernel, message))?;
-        Ok(Payload { kind: PayloadKind::HostObject, bytes })
+        Ok(text.into_iter().chain([Stage { extension: PayloadKind::HostCode.extension(), bytes }]).collect())
     }
 }
 

@@ -30,13 +30,13 @@ mod stages;
 
 use std::sync::OnceLock;
 
-use fusewright_abi::{Level, Payload, PayloadKind, Target};
+use fusewright_abi::{Level, PayloadKind, Target};
 use inkwell::context::Context;
 use inkwell::passes::PassBuilderOptions;
 use inkwell::targets::FileType;
 
 use super::llvm::{BuildError, MEMORY};
-use super::{Backend, BackendError, Stage};
+use super::{About, Backend, BackendError, Stage, Wanted};
 use crate::kernel::Kernel;
 use machine::{Host, PASSES};
 
@@ -47,8 +47,9 @@ const NAME: &str = "llvm";
 pub struct CpuLlvmBackend;
 
 impl Backend for CpuLlvmBackend {
-    fn name(&self) -> &'static str {
-        NAME
+    fn about(&self) -> About {
+        let (payload, file) = (PayloadKind::HostCode, PayloadKind::HostObject);
+        About { name: NAME, payload, file, headers: &[], memory: MEMORY }
     }
 
     fn fingerprint(&self) -> String {
@@ -58,30 +59,18 @@ impl Backend for CpuLlvmBackend {
         format!("{host}, emitter {}", env!("CARGO_PKG_VERSION"))
     }
 
-    fn payload_kind(&self) -> PayloadKind {
-        PayloadKind::HostCode
-    }
-
-    fn memory(&self) -> usize {
-        MEMORY
-    }
-
-    fn emit(&self, kernel: &Kernel, target: &Target) -> Result<Vec<Stage>, BackendError> {
-        let mut text = String::new();
-        let object = object(kernel, target, Some(&mut text))?;
-        let bytes = flat::link(&object, &kernel.name).map_err(|e| BackendError::internal(NAME, kernel, e))?;
-        Ok(vec![Stage { extension: "ll", bytes: text.into_bytes() }, Stage { extension: "bin", bytes }])
-    }
-
-    fn payload(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
-        let object = object(kernel, target, None)?;
-        let bytes = flat::link(&object, &kernel.name).map_err(|e| BackendError::internal(NAME, kernel, e))?;
-        Ok(Payload { kind: self.payload_kind(), bytes })
-    }
-
-    /// The same function as a relocatable object file whose symbol is the kernel's name.
-    fn file(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
-        Ok(Payload { kind: PayloadKind::HostObject, bytes: object(kernel, target, None)? })
+    /// Its file is the same function as a relocatable object whose symbol is the kernel's name.
+    fn emit(&self, kernel: &Kernel, target: &Target, wanted: Wanted) -> Result<Vec<Stage>, BackendError> {
+        let mut text = (wanted == Wanted::Stages).then(String::new);
+        let object = object(kernel, target, text.as_mut())?;
+        let code = if wanted == Wanted::File {
+            Stage { extension: PayloadKind::HostObject.extension(), bytes: object }
+        } else {
+            let bytes = flat::link(&object, &kernel.name).map_err(|e| BackendError::internal(NAME, kernel, e))?;
+            Stage { extension: PayloadKind::HostCode.extension(), bytes }
+        };
+        let text = text.map(|text| Stage { extension: "ll", bytes: text.into_bytes() });
+        Ok(text.into_iter().chain([code]).collect())
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use fusewright_abi::{Payload, PayloadKind, Target};
+use fusewright_abi::{PayloadKind, Target};
 use inkwell::module::Module;
 
 use super::{EmitError, candidates, compile, emit_as, from_ll, launch, schedule};
 use crate::backend::llvm::MEMORY;
-use crate::backend::{Backend, BackendError, Grid, Stage, valid};
+use crate::backend::{About, Backend, BackendError, Grid, Schedules, Stage, Wanted, valid};
 use crate::kernel::Kernel;
 use crate::schedule::{KernelSchedule, ScheduleTable, Spread};
 
@@ -26,10 +26,6 @@ impl CudaBackend {
     /// The same with schedules of some kernels.
     pub fn with_schedules(table: Arc<ScheduleTable>) -> CudaBackend {
         CudaBackend { schedules: Some(table) }
-    }
-
-    fn of(&self, kernel: &Kernel) -> KernelSchedule {
-        self.given(kernel).cloned().unwrap_or_else(|| schedule(kernel))
     }
 
     fn given(&self, kernel: &Kernel) -> Option<&KernelSchedule> {
@@ -55,16 +51,12 @@ impl CudaBackend {
 }
 
 impl Backend for CudaBackend {
-    fn name(&self) -> &'static str {
-        NAME
+    fn about(&self) -> About {
+        About { name: NAME, payload: PayloadKind::Ptx, file: PayloadKind::Ptx, headers: &[], memory: MEMORY }
     }
 
     fn fingerprint(&self) -> String {
         format!("llvm 22, emitter {}", env!("CARGO_PKG_VERSION"))
-    }
-
-    fn payload_kind(&self) -> PayloadKind {
-        PayloadKind::Ptx
     }
 
     fn grid(&self, kernel: &Kernel, target: &Target) -> Grid {
@@ -72,27 +64,20 @@ impl Backend for CudaBackend {
         launch(kernel, arch, &self.of(kernel))
     }
 
-    fn schedule(&self, kernel: &Kernel) -> Option<KernelSchedule> {
-        Some(self.of(kernel))
+    fn schedules(&self) -> Option<&dyn Schedules> {
+        Some(self)
     }
 
-    fn candidates(&self, kernel: &Kernel) -> Vec<Spread> {
-        candidates(kernel)
-    }
-
-    fn kind(&self, kernel: &Kernel, rows: usize) -> Option<String> {
-        super::kind(kernel, &self.of(kernel), rows).ok()
-    }
-
-    fn memory(&self) -> usize {
-        MEMORY
-    }
-
-    fn emit(&self, kernel: &Kernel, target: &Target) -> Result<Vec<Stage>, BackendError> {
+    fn emit(&self, kernel: &Kernel, target: &Target, wanted: Wanted) -> Result<Vec<Stage>, BackendError> {
         let arch = arch(kernel, target)?;
         let schedule = self.of(kernel);
-        let emitted = emit_as(kernel, arch, &schedule).map_err(|error| self.refusal(error, kernel, target))?;
+        let refused = |error| self.refusal(error, kernel, target);
         let stage = |extension, text: String| Stage { extension, bytes: text.into_bytes() };
+        if wanted != Wanted::Stages {
+            let built = &mut |_: &Module<'_>| ();
+            return Ok(vec![stage(PTX, compile(kernel, arch, &schedule, built).map_err(refused)?)]);
+        }
+        let emitted = emit_as(kernel, arch, &schedule).map_err(refused)?;
         // As a table of its own, to be changed and given back by hand.
         let mut table = ScheduleTable::empty(target);
         table.tools = format!("{NAME}, {}", self.fingerprint());
@@ -116,13 +101,19 @@ impl Backend for CudaBackend {
             }
         }
     }
+}
 
-    fn payload(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
-        let arch = arch(kernel, target)?;
-        let built = &mut |_: &Module<'_>| ();
-        let ptx =
-            compile(kernel, arch, &self.of(kernel), built).map_err(|error| self.refusal(error, kernel, target))?;
-        Ok(Payload { kind: self.payload_kind(), bytes: ptx.into_bytes() })
+impl Schedules for CudaBackend {
+    fn of(&self, kernel: &Kernel) -> KernelSchedule {
+        self.given(kernel).cloned().unwrap_or_else(|| schedule(kernel))
+    }
+
+    fn candidates(&self, kernel: &Kernel) -> Vec<Spread> {
+        candidates(kernel)
+    }
+
+    fn kind(&self, kernel: &Kernel, rows: usize) -> Option<String> {
+        super::kind(kernel, &self.of(kernel), rows).ok()
     }
 }
 
