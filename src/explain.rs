@@ -8,7 +8,7 @@ use fusewright_fusion::explain as partition_report;
 use fusewright_fusion::pass::{PatternReport, Relaxation};
 use fusewright_graph::{Dim, Symbol};
 
-pub use fusewright_fusion::explain::{RefusalReport, SourceReport};
+pub use fusewright_fusion::explain::RefusalReport;
 pub use fusewright_fusion::pass::{NearMiss, Unmatched};
 pub use fusewright_fusion::patterns::{all_names, is_name};
 
@@ -34,8 +34,6 @@ pub struct RegionReport {
     pub bytes_unfused: Option<u64>,
     /// Key of the region's content; equal regions share one kernel.
     pub key: String,
-    /// Where its rows come from, if not from memory alone.
-    pub source: Option<SourceReport>,
     /// Neighbours that did not join it, and why.
     pub ends: Vec<RefusalReport>,
     /// The roundings that relaxed mode changed in it.
@@ -108,7 +106,6 @@ pub fn explain(fused: &Fused) -> Result<Explanation, Error> {
         name: r.name.clone(),
         kind: r.kind,
         ops: r.ops.clone(),
-        source: r.source.clone(),
         ends: r.ends.clone(),
         bytes_fused: bytes(&r.bytes_fused),
         bytes_unfused: bytes(&r.bytes_unfused),

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `set x = 1.0 0.5*3 0..4` | elements of buffer `x`; `v*n` repeats, `a..b` counts |
 //! | `same y = x` | parameter `y` uses the memory of `x` |
-//! | `run @k s=3 rows=1..3` | runs a kernel on the buffers of its parameters' names; peers have `x.0`, `x.1`, …; missing buffers are made of zeros |
+//! | `run @k s=3 rows=1..3` | runs a kernel on the buffers of its parameters' names; missing buffers are made of zeros |
 //! | `check x = …` | the exact elements of a buffer; NaNs are alike |
 //! | `fails @k s=3: message` | the run is refused with a message that contains this |
 //!
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use fusewright_abi::DType;
 use fusewright_codegen::kernel::expand::{Column, expand};
 use fusewright_codegen::kernel::interp::{Buffer, bits_at, put_bits, run};
-use fusewright_codegen::kernel::{InstOp, Kernel, Order, Source, parse_kernels, verify};
+use fusewright_codegen::kernel::{InstOp, Kernel, Order, parse_kernels, verify};
 use fusewright_graph::scalar::Accuracy;
 use fusewright_graph::{dim, num};
 
@@ -125,9 +125,8 @@ impl<'a> Session<'a> {
     }
 
     fn dtype(&self, buffer: &str) -> Result<DType, String> {
-        let name = buffer.split('.').next().unwrap_or(buffer);
-        let param = self.kernels.iter().flat_map(|k| &k.params).find(|p| p.name == name);
-        param.map(|p| p.dtype).ok_or_else(|| format!("no parameter is called `{name}`"))
+        let param = self.kernels.iter().flat_map(|k| &k.params).find(|p| p.name == buffer);
+        param.map(|p| p.dtype).ok_or_else(|| format!("no parameter is called `{buffer}`"))
     }
 
     fn set(&mut self, text: &str) -> Result<(), String> {
@@ -182,21 +181,11 @@ impl<'a> Session<'a> {
             compare(call.kernel, &buffers, &other).map_err(|e| format!("expanded for {column:?}: {e}\n{expanded}"))?;
         }
         for (param, buffer) in call.kernel.params.iter().zip(buffers) {
-            match buffer {
-                Buffer::Bytes(bytes) => self.keep(&param.name, bytes),
-                Buffer::Peers(all) => {
-                    all.into_iter().enumerate().for_each(|(r, bytes)| self.keep(&format!("{}.{r}", param.name), bytes));
-                }
-                Buffer::Same(_) => {}
+            if let (Buffer::Bytes(bytes), Some(stored)) = (buffer, self.buffers.get_mut(&param.name)) {
+                stored.bytes = bytes;
             }
         }
         Ok(())
-    }
-
-    fn keep(&mut self, name: &str, bytes: Vec<u8>) {
-        if let Some(stored) = self.buffers.get_mut(name) {
-            stored.bytes = bytes;
-        }
     }
 
     fn fails(&mut self, text: &str) -> Result<(), String> {
@@ -222,17 +211,10 @@ impl<'a> Session<'a> {
                 continue;
             }
             let elements = usize::try_from(eval(&dim::product(&param.shape))?).map_err(|e| e.to_string())?;
-            let mut stored = |name: &str| {
-                let bytes = vec![0; param.dtype.bytes_for(elements)];
-                let made = Stored { dtype: param.dtype, bytes, elements };
-                self.buffers.entry(name.to_owned()).or_insert(made).bytes.clone()
-            };
-            bound.push(match &param.source {
-                Source::Peer { ranks } => {
-                    Buffer::Peers((0..eval(ranks)?).map(|r| stored(&format!("{}.{r}", param.name))).collect())
-                }
-                Source::Memory | Source::Producer { .. } => Buffer::Bytes(stored(&param.name)),
-            });
+            let bytes = vec![0; param.dtype.bytes_for(elements)];
+            let made = Stored { dtype: param.dtype, bytes, elements };
+            let stored = self.buffers.entry(param.name.clone()).or_insert(made);
+            bound.push(Buffer::Bytes(stored.bytes.clone()));
         }
         Ok(bound)
     }

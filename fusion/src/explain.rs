@@ -8,7 +8,7 @@ use fusewright_graph::{Def, Dim, Graph, NodeId, Op, Prim, TypeError, Value, dim}
 use crate::key::region_key;
 use crate::pass::{PassReport, Relaxation};
 use crate::patterns;
-use crate::region::{FusedRegion, Partition, Refusal, RegionSource};
+use crate::region::{FusedRegion, Partition, Refusal};
 
 /// What became of a graph.
 #[derive(Clone, Debug)]
@@ -40,23 +40,8 @@ pub struct RegionReport {
     pub bytes_unfused: Dim,
     /// Key of its kernel's source.
     pub key: ContentKey,
-    /// Where its rows come from, if not from memory alone.
-    pub source: Option<SourceReport>,
     /// Neighbours that did not join.
     pub ends: Vec<RefusalReport>,
-}
-
-/// The op whose result the rows of a region read, where it need not be stored.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SourceReport {
-    /// The op.
-    pub op: String,
-    /// Where it came from.
-    pub origin: String,
-    /// What its result is to the rows: `producer` or `peer`.
-    pub kind: &'static str,
-    /// Why it is a step of its own, in words; none where it is part of the region.
-    pub reason: Option<&'static str>,
 }
 
 /// A node and why it is not where it could be.
@@ -115,15 +100,8 @@ fn region_report(graph: &Graph, region: &FusedRegion) -> Result<RegionReport, Ty
         bytes_fused: &bytes_read(&region.body) + &bytes(graph, region.outputs.iter()),
         bytes_unfused: bytes_unfused(graph, region),
         key: region_key(region)?,
-        source: region.source.map(|source| source_report(graph, source)),
         ends,
     })
-}
-
-fn source_report(graph: &Graph, source: RegionSource) -> SourceReport {
-    let node = graph.node(source.node);
-    let (op, origin) = (node.op.name().to_owned(), graph.origin(node).to_string());
-    SourceReport { op, origin, kind: source.kind.name(), reason: source.refusal.map(Refusal::message) }
 }
 
 fn refusal_report(graph: &Graph, id: NodeId, refusal: Refusal) -> RefusalReport {

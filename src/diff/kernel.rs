@@ -7,7 +7,7 @@ use fusewright_abi::{ParamAccess, Target};
 use fusewright_codegen::backend::{HOST_TARGETS, assemble};
 use fusewright_codegen::kernel::expand::expand;
 use fusewright_codegen::kernel::interp::{Buffer, run};
-use fusewright_codegen::kernel::{Kernel, Param, RANK, Source};
+use fusewright_codegen::kernel::{Kernel, Param};
 use fusewright_graph::Dim;
 use fusewright_runtime::{Arg, EachTime, Module, device_with};
 
@@ -30,10 +30,7 @@ pub fn dims(kernel: &Kernel, sizes: &Sizes, default: i64) -> Result<BTreeMap<Str
         return Err(Error::Call(format!("no dim `{name}` in kernel `{}`; there is {there}", kernel.name)));
     }
     let value = |name: &str| sizes.dims.get(name).copied().or(sizes.rows).unwrap_or(default);
-    let mut values: BTreeMap<String, i64> = kernel.dims.iter().map(|d| (d.name.clone(), value(&d.name))).collect();
-    // A kernel that reads its peers' memory runs as the first rank.
-    values.insert(RANK.to_owned(), 0);
-    Ok(values)
+    Ok(kernel.dims.iter().map(|d| (d.name.clone(), value(&d.name))).collect())
 }
 
 /// Memory for every parameter: what is read is made from the seed, integers wide enough for an address count upward so
@@ -56,29 +53,18 @@ fn buffer(param: &Param, dims: &BTreeMap<String, i64>, seed: u64, values: Values
         let value = dim.eval(&|name| dims.get(name).copied()).map_err(|e| bad(e.to_string()))?;
         usize::try_from(value).map_err(|_| bad(format!("extent {dim} is {value}")))
     };
-    let mut shape = param.shape.iter().map(extent).collect::<Result<Vec<usize>, Error>>()?;
-    if let Source::Producer { width, .. } = &param.source
-        && let Some(last) = shape.last_mut()
-    {
-        *last = extent(width)?;
-    }
-    let bytes = |rank: u64| -> Result<Vec<u8>, Error> {
-        let mut random = Random::named(seed, rank, &param.name);
-        let address = !param.dtype.is_float() && param.dtype.bits() >= 32;
-        let made = fill(param.dtype, &shape, &mut random, values, None)
-            .map_err(|e| e.about(format!("parameter %{}", param.name)))?;
-        Ok(match param.access {
-            ParamAccess::Out => zeroed(param.dtype.bytes_for(made.len()))?,
-            _ if address => (0..made.len() as u64)
-                .flat_map(|i| i.to_le_bytes()[..param.dtype.bits() as usize / 8].to_vec())
-                .collect(),
-            _ => made.try_to_bytes()?,
-        })
-    };
-    match &param.source {
-        Source::Peer { ranks } => (0..extent(ranks)? as u64).map(bytes).collect::<Result<_, _>>().map(Buffer::Peers),
-        Source::Memory | Source::Producer { .. } => bytes(0).map(Buffer::Bytes),
-    }
+    let shape = param.shape.iter().map(extent).collect::<Result<Vec<usize>, Error>>()?;
+    let mut random = Random::named(seed, 0, &param.name);
+    let address = !param.dtype.is_float() && param.dtype.bits() >= 32;
+    let made = fill(param.dtype, &shape, &mut random, values, None)
+        .map_err(|e| e.about(format!("parameter %{}", param.name)))?;
+    Ok(Buffer::Bytes(match param.access {
+        ParamAccess::Out => zeroed(param.dtype.bytes_for(made.len()))?,
+        _ if address => {
+            (0..made.len() as u64).flat_map(|i| i.to_le_bytes()[..param.dtype.bits() as usize / 8].to_vec()).collect()
+        }
+        _ => made.try_to_bytes()?,
+    }))
 }
 
 /// Compares the Kernel IR interpreter on a kernel, as it stands and as expanded for a target, with its machine code.
@@ -150,10 +136,7 @@ fn first(kernel: &Kernel, dims: &BTreeMap<String, i64>, got: &[Buffer], want: &[
     let found = |(param, (got, want)): (&Param, (&Buffer, &Buffer))| {
         first_difference(param.dtype, got.bytes(), want.bytes()).map(|first| format!("%{}{first}", param.name))
     };
-    params.find_map(found).map(|place| {
-        let sizes = dims.iter().filter(|(name, _)| *name != RANK).map(|(n, v)| (n.clone(), *v)).collect();
-        format!("{place}{}", at(&sizes))
-    })
+    params.find_map(found).map(|place| format!("{place}{}", at(dims)))
 }
 
 /// Machine code of a kernel, loaded.
@@ -194,8 +177,7 @@ impl<'k> Code<'k> {
         self.module.launch(&mut args, &values, self.artifact.launch.rows.count(&values), threads)?;
         for ((buffer, &length), param) in buffers.iter_mut().zip(&lengths).zip(&self.kernel.params) {
             if let Err(behind) = guard::check(buffer, length) {
-                let sizes = dims.iter().filter(|(name, _)| *name != RANK).map(|(n, v)| (n.clone(), *v)).collect();
-                let place = format!("%{} holds {length} bytes, byte {}{}", param.name, length + behind, at(&sizes));
+                let place = format!("%{} holds {length} bytes, byte {}{}", param.name, length + behind, at(dims));
                 return Ok(Err(Difference::new("machine code writes behind a buffer", place)));
             }
             buffer.truncate(length);

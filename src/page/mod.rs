@@ -14,7 +14,7 @@ use fusewright_graph::{NodeId, Op, Prim, Value};
 use fusewright_templates::colours::HUES;
 use fusewright_templates::page::{ExplainPage, Occurrence, Panel, Table};
 
-use crate::explain::{Explanation, KernelReport, Kernels, OverwriteReport, RegionReport, SourceReport, Unmatched};
+use crate::explain::{Explanation, KernelReport, Kernels, OverwriteReport, RegionReport, Unmatched};
 use crate::{Compiler, Error, Fused, PatternReport, VendorReport};
 
 use repeats::Repeat;
@@ -238,11 +238,6 @@ fn tables(fused: &Fused, report: &Explanation, kernels: &Kernels) -> Vec<Table> 
     if !overwrites.is_empty() {
         tables.push(table("Written in place", &["region", "output", "overwrites", "how"], overwrites));
     }
-    let sources = report.regions.iter().filter_map(|r| Some(source(&r.name, r.source.as_ref()?)));
-    let sources: Vec<Vec<String>> = sources.collect();
-    if !sources.is_empty() {
-        tables.push(table("Where rows come from", &["region", "source", "op", "why two steps", "origin"], sources));
-    }
     tables.push(table("Not fused", &["op", "reason", "origin"], refused));
     if !kernels.by_reference.is_empty() {
         let rows = kernels.by_reference.iter().map(|op| vec![op.label.clone(), op.reason.clone()]).collect();
@@ -274,12 +269,6 @@ fn vendor_op(fused: &Fused, report: &VendorReport) -> Vec<Vec<String>> {
     } else {
         rows
     }
-}
-
-/// The op whose result a region's rows read where that need not be in memory.
-fn source(region: &str, source: &SourceReport) -> Vec<String> {
-    let reason = source.reason.unwrap_or("").to_owned();
-    vec![region.to_owned(), source.kind.to_owned(), source.op.clone(), reason, source.origin.clone()]
 }
 
 /// How often a pattern of the user was replaced, and the place that comes nearest where it was nowhere.

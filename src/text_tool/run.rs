@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use fusewright_abi::{ParamAccess, Target};
-use fusewright_codegen::kernel::interp::{Buffer, run as run_kernel};
-use fusewright_codegen::kernel::{Kernel, Param, RANK};
+use fusewright_codegen::kernel::Kernel;
+use fusewright_codegen::kernel::interp::run as run_kernel;
 use fusewright_graph::interp;
 use fusewright_graph::tensor::Tensor;
 use fusewright_graph::{Graph, InputKind};
@@ -71,29 +71,17 @@ fn run_one_graph(graph: &Graph, sizes: &Sizes, seed: u64) -> Result<Evaluated, E
 
 fn run_one_kernel(kernel: &Kernel, sizes: &Sizes, seed: u64) -> Result<Evaluated, Error> {
     let bad = |message: String| Error::Call(format!("kernel `{}`: {message}", kernel.name));
-    let mut dims = diff::dims(kernel, sizes, FEW)?;
+    let dims = diff::dims(kernel, sizes, FEW)?;
     let mut buffers = diff::made_buffers(kernel, &dims, seed, Values::Ordinary)?;
     let rows = kernel.rows.eval(&|name| dims.get(name).copied()).map_err(|e| bad(e.to_string()))?;
     run_kernel(kernel, &mut buffers, &dims, 0..rows).map_err(|e| bad(e.to_string()))?;
     let mut outputs = Vec::new();
     for (param, buffer) in kernel.params.iter().zip(&buffers).filter(|(p, _)| p.access != ParamAccess::In) {
         let extents = shape(&param.shape, &dims).map_err(bad)?;
-        let tensor = |bytes: &[u8]| Tensor::from_bytes(param.dtype, &extents, bytes).map_err(|e| bad(e.to_string()));
-        match buffer {
-            Buffer::Peers(ranks) => {
-                for (rank, bytes) in ranks.iter().enumerate() {
-                    outputs.push((format!("{}@{rank}", name(param)), tensor(bytes)?));
-                }
-            }
-            Buffer::Bytes(_) | Buffer::Same(_) => outputs.push((name(param), tensor(buffer.bytes())?)),
-        }
+        let tensor = Tensor::from_bytes(param.dtype, &extents, buffer.bytes()).map_err(|e| bad(e.to_string()))?;
+        outputs.push((format!("%{}", param.name), tensor));
     }
-    dims.remove(RANK);
     Ok(Evaluated { name: kernel.name.clone(), sizes: dims, outputs })
-}
-
-fn name(param: &Param) -> String {
-    format!("%{}", param.name)
 }
 
 /// Runs every graph or kernel of a text every way there is.
@@ -136,9 +124,6 @@ fn diff_kernel(kernel: &Kernel, target: &Target, sizes: &Sizes, seed: u64) -> Re
         }
     }
     let verdict = diff::kernel(kernel, target, &cases, seed)?;
-    for case in &mut cases {
-        case.remove(RANK);
-    }
     Ok(Compared { name: kernel.name.clone(), targets: diff::kernel_targets(target), cases, verdict })
 }
 

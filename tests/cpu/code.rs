@@ -92,8 +92,6 @@ fn what_is_not_taken_is_named() {
         let error = made.expect_err("too many accumulators").to_string();
         assert!(error.contains("reduce") && error.contains("norm") && error.contains("tree(20000)"), "{error}");
     }
-    let peers = kernel(&NORM.replace("%x: bf16[s, 515] in", "%x: bf16[s, 515] in peer(2)"));
-    assert!(each(&peers).iter().all(Result::is_err));
     let cuda = Target::Cuda { arch: "sm_90".into() };
     for target in HOST_TARGETS {
         assert!(

@@ -26,9 +26,7 @@ fn run(case: &Case, _: &[String]) -> Outcome {
     let mut text = String::new();
     for region in &partition.partition.regions {
         let ops: Vec<&str> = region.body.nodes().iter().map(|node| node.op.name()).collect();
-        let source = region.source.map(|s| partition.graph.node(s.node).op.name());
-        let source = source.map_or_else(String::new, |op| format!(", rows from {op}"));
-        writeln!(text, "kernel {}{source}: {}", region.name, ops.join(" ")).expect("a string takes all");
+        writeln!(text, "kernel {}: {}", region.name, ops.join(" ")).expect("a string takes all");
         for end in region.ends.iter().filter(|end| end.refusal == Refusal::TooCostly) {
             let op = partition.graph.node(end.node).op.name();
             writeln!(text, "  ends at {op}: {}", end.refusal).expect("a string takes all");

@@ -3,7 +3,7 @@
 use fusewright::check::output_names;
 use fusewright::explain::{
     Explanation, Instead, KernelReport, Kernels, OverwriteReport, RefusalReport, RegionReport, RelaxationReport,
-    SourceReport, Unmatched, all_names, explain, is_name, kernels,
+    Unmatched, all_names, explain, is_name, kernels,
 };
 use fusewright::graph::text::nearest::nearest;
 use fusewright::{
@@ -104,7 +104,8 @@ fn json_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &K
             "no_kernel": k.kernel.as_ref().err(),
             "instead": instead(k),
             "in_place": overwrites(k),
-            "source": r.source.as_ref().map(source),
+            // Scripts read the key.
+            "source": null,
             "ends": refusals(&r.ends),
             "relaxed": relaxed(&r.relaxed),
         })
@@ -171,17 +172,6 @@ fn instead(kernel: &KernelReport) -> serde_json::Value {
 fn overwrites(kernel: &KernelReport) -> serde_json::Value {
     let output = |o: &OverwriteReport| json!({ "output": o.output, "overwrites": o.old, "in_place": o.reason.is_none(), "reason": o.reason });
     kernel.overwrites.iter().map(output).collect()
-}
-
-fn source(source: &SourceReport) -> serde_json::Value {
-    json!({
-        "kind": source.kind, "op": source.op, "origin": source.origin, "steps": steps_of(source), "reason": source.reason,
-    })
-}
-
-/// One kernel of a source and the rows that read it, or two steps.
-fn steps_of(source: &SourceReport) -> u32 {
-    if source.reason.is_none() { 1 } else { 2 }
 }
 
 fn user_pattern(report: &PatternReport) -> serde_json::Value {
@@ -278,7 +268,6 @@ fn print_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &
         let row = |r: &RefusalReport| vec![r.op.clone(), r.reason.clone(), r.origin.clone()];
         table(&["op", "reason", "origin"], &report.refused.iter().map(row).collect::<Vec<_>>(), &[]);
     }
-    print_sources(report);
     print_ends(report);
     print_relaxed(report);
     line("\npasses");
@@ -335,29 +324,6 @@ fn print_overwrites(kernels: &Kernels) {
             }
         }
         Err(why) => line(format!("\nwritten in place: unknown at these sizes: {why}")),
-    }
-}
-
-/// Prints where rows come from that need not be in memory.
-fn print_sources(report: &Explanation) {
-    let row = |(number, name, source): (usize, &str, &SourceReport)| {
-        let reason = source.reason.unwrap_or("").to_owned();
-        let region = format!("{number} {name}");
-        vec![
-            region,
-            source.kind.to_owned(),
-            source.op.clone(),
-            steps_of(source).to_string(),
-            reason,
-            source.origin.clone(),
-        ]
-    };
-    let regions = report.regions.iter().enumerate();
-    let all = regions.filter_map(|(i, r)| Some((i + 1, r.name.as_str(), r.source.as_ref()?)));
-    let rows: Vec<Vec<String>> = all.map(row).collect();
-    if !rows.is_empty() {
-        line("\nwhere rows come from");
-        table(&["region", "source", "op", "steps", "why two steps", "origin"], &rows, &[3]);
     }
 }
 

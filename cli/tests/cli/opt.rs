@@ -127,9 +127,6 @@ fn diff_runs_every_way_and_says_equal() {
     let shift = write(&folder, "shift.fw", shift.replace("store y", "store x"));
     refused(2, &["opt", &shift, "run"], &["kernel `double`", "has written element"]);
     refused(2, &["opt", &shift, "diff"], &["kernel `double`", "has written element"]);
-    // No backend takes peers.
-    let peers = KERNEL.replace("bf16[s, 4] in", "bf16[s, 4] in peer(2)");
-    refused(2, &["opt", &write(&folder, "peers.fw", peers), "diff"], &["double"]);
     refused(2, &["opt", &shift, "diff", "--target", "ascend-sim"], &["`ascend-sim:910b1`", "holds kernels", "graphs"]);
 }
 

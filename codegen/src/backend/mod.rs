@@ -357,6 +357,7 @@ impl BackendError {
         BackendError::Stage { backend, kernel: kernel.name.clone(), message: message.into() }
     }
 
+    #[cfg_attr(not(any(feature = "cpu", feature = "cuda", feature = "llvm", feature = "ascend")), allow(dead_code))]
     fn internal(backend: &'static str, kernel: &Kernel, message: impl Into<String>) -> Self {
         BackendError::Internal { backend, kernel: kernel.name.clone(), message: message.into() }
     }

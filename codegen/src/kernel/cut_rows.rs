@@ -10,7 +10,7 @@ use fusewright_graph::Dim;
 use fusewright_graph::dim::DimFn;
 
 use super::simplify::gathered;
-use super::{INNER, InstOp, Kernel, LANE, Level, Over, ParamId, ROW, Segment, Shape, Source, Ty, Val};
+use super::{INNER, InstOp, Kernel, LANE, Level, Over, ParamId, ROW, Segment, Shape, Ty, Val};
 
 /// Least lanes of a part. What a row costs before its first lane and behind its last is then less than can be measured.
 const LEAST: i64 = 2048;
@@ -23,8 +23,6 @@ const MULTIPLE: i64 = 128;
 pub(crate) enum Whole {
     /// Several segments, whose rows have lanes of their own.
     Segments,
-    /// Elements that are not in memory.
-    Source,
     /// Lanes, inner rows or groups whose number is not known.
     Unknown,
     /// Too few lanes, or lanes that no number of parts divides.
@@ -49,9 +47,6 @@ pub(crate) enum Whole {
 /// None that matter: the kernel is right as it is.
 pub(crate) fn cut_rows(kernel: &Kernel) -> Result<Kernel, Whole> {
     let [segment] = kernel.segments.as_slice() else { return Err(Whole::Segments) };
-    if kernel.params.iter().any(|param| param.source != Source::Memory) {
-        return Err(Whole::Source);
-    }
     let inner = segment.inner.as_const().ok_or(Whole::Unknown)?;
     let parts = if inner > 1 { parts_of_inner(segment, inner)? } else { parts_of_lanes(segment)? };
     stores(kernel, segment)?;
@@ -395,12 +390,6 @@ mod tests {
         assert_eq!(parts(&unknown.parse().unwrap_or_else(|e| panic!("{e}"))), Err(Whole::Unknown));
         let two = copy("8192", 1);
         let again = Segment { name: "again".to_owned(), ..two.segments[0].clone() };
-        assert_eq!(
-            parts(&Kernel { segments: vec![two.segments[0].clone(), again], ..two.clone() }),
-            Err(Whole::Segments)
-        );
-        let mut tile = two;
-        tile.params[0].source = Source::Peer { ranks: Dim::constant(2) };
-        assert_eq!(parts(&tile), Err(Whole::Source));
+        assert_eq!(parts(&Kernel { segments: vec![two.segments[0].clone(), again], ..two }), Err(Whole::Segments));
     }
 }

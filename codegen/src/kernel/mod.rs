@@ -14,8 +14,8 @@
 //! is the same for all inner rows of an outer row (position, cos/sin), `inner` otherwise.
 //!
 //! **Indices** are integer polynomials ([`Dim`]) with `floordiv`, `mod`, `min`, `max` over: dims of the kernel, the
-//! reserved symbols [`ROW`], [`INNER`], [`LANE`] and [`RANK`], and gathered integers, written `%v` for an integer scalar
-//! value `v`. They count elements from the start of a parameter.
+//! reserved symbols [`ROW`], [`INNER`] and [`LANE`], and gathered integers, written `%v` for an integer scalar value `v`.
+//! They count elements from the start of a parameter.
 //!
 //! **Meaning.** Maps broadcast scalars and groups over rows; every result is the exact value rounded once to its dtype.
 //! A reduction combines in the order its [`Order`] states, every partial result in the operand's dtype. Loads and
@@ -53,8 +53,6 @@ pub const ROW: &str = "row";
 pub const INNER: &str = "inner";
 /// Symbol of the lane (for a group: the group's number).
 pub const LANE: &str = "lane";
-/// Symbol of the rank in indices of peer parameters.
-pub const RANK: &str = "rank";
 
 /// A value of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -161,30 +159,6 @@ pub enum Level {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ParamId(pub u32);
 
-/// Where a parameter's elements come from.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Source {
-    /// Device memory.
-    Memory,
-    /// The tile that a matmul or attention in the same kernel has just computed; the region is its epilogue. Indices
-    /// count in the whole result, of the parameter's shape, as if it were in memory; only elements of the tile's
-    /// columns may be read.
-    Producer {
-        /// Name of the producing op.
-        op: String,
-        /// First column of the tile.
-        column: Dim,
-        /// Columns of the tile.
-        width: Dim,
-    },
-    /// The same buffer of every rank of a group, one after the other: element `i` of rank `r` has the index
-    /// `r·n + i`, `n` being the product of the parameter's extents. [`RANK`] is the number of the kernel's own rank.
-    Peer {
-        /// Number of ranks.
-        ranks: Dim,
-    },
-}
-
 /// A buffer argument.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Param {
@@ -196,8 +170,6 @@ pub struct Param {
     pub shape: Vec<Dim>,
     /// How it is touched.
     pub access: ParamAccess,
-    /// Where its elements come from.
-    pub source: Source,
     /// The parameter that may be the same memory, row by row.
     pub alias: Option<ParamId>,
     /// Whether the kernel may keep the memory for other purposes once it is read.

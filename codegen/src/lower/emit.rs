@@ -6,9 +6,7 @@ use fusewright_fusion::region::{Piece, RowForm, Stored};
 use fusewright_graph::axes::{AxisId, AxisMap, Strides};
 use fusewright_graph::dim::product;
 use fusewright_graph::padding::Pad;
-use fusewright_graph::{
-    DType, Def, Dim, Graph, Literal, Node, NodeId, Op, Prim, ReduceOp, Rounding, ScalarFn, Value, num,
-};
+use fusewright_graph::{DType, Def, Dim, Graph, Literal, Node, NodeId, Op, Prim, Rounding, ScalarFn, Value, num};
 
 use super::space::{linear, strides};
 use super::{LowerError, Orders, Space, View};
@@ -20,10 +18,8 @@ pub(super) struct Emitter<'a> {
     pub(super) axes: &'a AxisMap,
     pub(super) views: &'a [Option<View>],
     pub(super) space: &'a Space,
-    pub(super) params: &'a [Param],
+    params: &'a [Param],
     pub(super) orders: &'a dyn Orders,
-    /// How the ranks of a peer parameter combine.
-    pub(super) combine: Option<ReduceOp>,
     pub(super) segment: SegmentBuilder<'a>,
     inner: Vec<AxisId>,
     done: BTreeMap<Value, Val>,
@@ -52,7 +48,6 @@ impl<'a> Emitter<'a> {
         space: &'a Space,
         params: &'a [Param],
         orders: &'a dyn Orders,
-        combine: Option<ReduceOp>,
     ) -> Self {
         let segment = SegmentBuilder::new("main", Dim::constant(1), params);
         Emitter {
@@ -63,7 +58,6 @@ impl<'a> Emitter<'a> {
             space,
             params,
             orders,
-            combine,
             segment,
             inner: Vec::new(),
             done: BTreeMap::new(),
@@ -195,21 +189,10 @@ impl<'a> Emitter<'a> {
             let place = self.clamped(place, &gathered.extent).map_err(LowerError::new)?;
             index = &index + &linear(&place.symbol(), &gathered.walked);
         }
-        self.load_ranks(ParamId(self.form.inputs[view.input] as u32), &index, &shape, here)
-    }
-
-    /// Loads elements of a parameter; zeros where it is not `here`.
-    pub(super) fn load_at(
-        &mut self,
-        param: ParamId,
-        index: Dim,
-        shape: &Shape,
-        here: Option<Val>,
-    ) -> Result<Val, LowerError> {
+        let param = ParamId(self.form.inputs[view.input] as u32);
         let otherwise = here.map(|_| zero(self.params[param.0 as usize].dtype));
         let args: Vec<Val> = here.into_iter().collect();
-        let load = InstOp::Load { param, index, shape: shape.clone(), otherwise };
-        Ok(self.push(load, &args).map_err(LowerError::new)?[0])
+        Ok(self.push(InstOp::Load { param, index, shape, otherwise }, &args).map_err(LowerError::new)?[0])
     }
 
     fn node(&mut self, id: NodeId) -> Result<Vec<Val>, LowerError> {

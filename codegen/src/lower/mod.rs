@@ -16,7 +16,6 @@ mod places;
 mod reduce;
 mod repeat;
 mod run;
-mod source;
 mod space;
 mod spread;
 mod strides;
@@ -27,13 +26,13 @@ mod view;
 use std::collections::BTreeSet;
 
 use fusewright_abi::ParamAccess;
-use fusewright_fusion::region::{self, Lanes, Piece, RowForm, Rows, Stored};
+use fusewright_fusion::region::{self, Lanes, Piece, RowForm, Stored};
 use fusewright_graph::axes::AxisMap;
-use fusewright_graph::{Dim, Graph, Input, InputKind, NodeId, Prim};
+use fusewright_graph::{Dim, Graph, Input, InputKind, NodeId};
 
 use crate::kernel::verify::MAX_LANES;
 use crate::kernel::{
-    DimDecl, DimOrigin, INNER, InstOp, Kernel, LANE, Order, Over, Param, ParamId, ROW, Segment, Source, Val, simplify,
+    DimDecl, DimOrigin, INNER, InstOp, Kernel, LANE, Order, Over, Param, ParamId, ROW, Segment, Val, simplify,
 };
 
 use emit::Emitter;
@@ -104,8 +103,7 @@ fn has_chain(segment: &Segment) -> bool {
 
 /// Lowers a body of primitives to one kernel. Its parameters are the body's inputs, then its outputs, in order; all
 /// are contiguous. What a scatter writes into is in place: the output's memory holds the input's elements before. An output
-/// that updates an input may lie in its memory if [`in_place::why_not`] lets it. Of a body with a source of rows, the
-/// parameters are the inputs that its rows read, then the source: the tile of attention, or the memory of every rank.
+/// that updates an input may lie in its memory if [`in_place::why_not`] lets it.
 ///
 /// # Errors
 /// Ops or layouts without a row program, outputs over different rows, too many lanes.
@@ -118,12 +116,10 @@ pub fn lower(name: &str, body: &Graph, orders: &dyn Orders) -> Result<Kernel, Lo
 /// # Errors
 /// As [`lower`].
 pub fn lower_to(name: &str, body: &Graph, orders: &dyn Orders, outputs: Outputs) -> Result<Kernel, LowerError> {
-    let rows = Rows::of(body).map_err(|e| LowerError::new(e.to_string()))?;
-    let (body, source) = rows.as_ref().map_or((body, None), |rows| (&rows.body, Some(&rows.source)));
     let (form, axes) = form(body)?;
     // Bits do not depend on it: a reduction over leading lanes adds up in the order of one over a row.
     let wide = Lanes::beside_reductions(&form.body, &axes);
-    let mut with = |lanes| lower_lanes(name, body, (form.clone(), &axes, lanes), orders, outputs, source);
+    let mut with = |lanes| lower_lanes(name, body, (form.clone(), &axes, lanes), orders, outputs);
     match wide.map(&mut with) {
         Some(Ok(kernel)) => Ok(kernel),
         _ => with(Lanes::of(&form.body, &axes)),
@@ -137,7 +133,6 @@ fn lower_lanes(
     (mut form, axes, lanes): (RowForm, &AxisMap, Lanes),
     orders: &dyn Orders,
     outputs: Outputs,
-    source: Option<&Prim>,
 ) -> Result<Kernel, LowerError> {
     let views = View::all(&form.body, axes)?;
     let space = Space::of(&form, axes, &views, lanes)?;
@@ -145,10 +140,9 @@ fn lower_lanes(
     if outputs == Outputs::Strided {
         strides::declare(body, &mut form, &mut params);
     }
-    let combine = source.map(|op| source::declare(op, body, &mut params)).transpose()?.flatten();
     let mut segments: Vec<Segment> = Vec::new();
     for inner in space.segments() {
-        let mut segment = Emitter::new(&form, axes, &views, &space, &params, orders, combine).segment(inner)?;
+        let mut segment = Emitter::new(&form, axes, &views, &space, &params, orders).segment(inner)?;
         if segments.iter().any(|s| s.name == segment.name) {
             segment.name = format!("{}_{}", segment.name, segments.len());
         }
@@ -183,8 +177,8 @@ fn form(body: &Graph) -> Result<(RowForm, AxisMap), LowerError> {
 fn params(body: &Graph, form: &RowForm) -> Vec<Param> {
     let param = |name: String, value, access, early| {
         let ty = body.ty(value);
-        let (dtype, shape, source) = (ty.dtype, ty.shape.clone(), Source::Memory);
-        Param { name, dtype, shape, access, source, alias: None, donated: false, early }
+        let (dtype, shape) = (ty.dtype, ty.shape.clone());
+        Param { name, dtype, shape, access, alias: None, donated: false, early }
     };
     let inputs = body.inputs().iter().map(|input| {
         let early = !matches!(input.kind, InputKind::User);

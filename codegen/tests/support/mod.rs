@@ -3,7 +3,7 @@
 use fusewright_abi::{DType, ParamAccess};
 use fusewright_codegen::kernel::{
     DimDecl, DimOrigin, INNER, InstError, InstOp, Kernel, LANE, Order, Over, Param, ParamId, ROW, SegmentBuilder,
-    Shape, Source, Tree, Val, parse_kernels, verify,
+    Shape, Tree, Val, parse_kernels, verify,
 };
 use fusewright_graph::dim::DimFn;
 use fusewright_graph::{Dim, Literal, NanRule, ReduceOp, Rounding, ScalarFn};
@@ -13,16 +13,7 @@ pub type Built<T> = Result<T, InstError>;
 
 /// A parameter in memory.
 pub fn param(name: &str, dtype: DType, shape: &[Dim], access: ParamAccess) -> Param {
-    Param {
-        name: name.to_owned(),
-        dtype,
-        shape: shape.to_vec(),
-        access,
-        source: Source::Memory,
-        alias: None,
-        donated: false,
-        early: false,
-    }
+    Param { name: name.to_owned(), dtype, shape: shape.to_vec(), access, alias: None, donated: false, early: false }
 }
 
 /// The symbol of the row count.

@@ -12,15 +12,11 @@ use super::lone::lone;
 use super::order::steps;
 use super::outline::{Behind, Border, Outline};
 use super::overwrite;
-use super::source::sources;
 use super::space::holds_one;
 use super::spans::Spans;
 use super::verdicts::Verdicts;
 use super::windows::assembled;
-use super::{
-    End, FusedRegion, Kind, Limits, Nesting, Partition, Refusal, RegionSource, Space, Step, Unfused, expand,
-    row_program,
-};
+use super::{End, FusedRegion, Kind, Limits, Nesting, Partition, Refusal, Space, Step, Unfused, expand, row_program};
 
 /// Divides a graph into regions and single nodes.
 pub fn partition(graph: &Graph, limits: &Limits) -> Partition {
@@ -47,8 +43,6 @@ pub(super) struct Growth<'a, 'g> {
     seen: Vec<u32>,
     searches: u32,
     refused: BTreeMap<NodeId, Refusal>,
-    /// Why ops that rows could come from are steps of their own.
-    apart: BTreeMap<NodeId, Refusal>,
     /// Merges that were refused, by the nodes at their edge.
     pub(super) edges: BTreeMap<(NodeId, NodeId), Refusal>,
     /// Pairs of regions whose union was no row program, with how many nodes each had: regions only grow.
@@ -82,7 +76,6 @@ impl<'a, 'g> Growth<'a, 'g> {
             searches: 0,
             refused: BTreeMap::new(),
             edges: BTreeMap::new(),
-            apart: BTreeMap::new(),
             parted: BTreeMap::new(),
             contents: Contents::default(),
             verdicts: Verdicts::default(),
@@ -412,8 +405,7 @@ impl<'a, 'g> Growth<'a, 'g> {
         }
         part_independent(self.flow.graph, &mut partition.regions);
         let left = self.refused.iter().filter(|(id, _)| !covered.contains(id));
-        let left = left.map(|(node, refusal)| (*node, *self.apart.get(node).unwrap_or(refusal)));
-        partition.unfused = left.map(|(node, refusal)| Unfused { node, refusal }).collect();
+        partition.unfused = left.map(|(&node, &refusal)| Unfused { node, refusal }).collect();
         partition.lone = lone(self.flow, &partition, &epilogues);
         partition.steps = steps(self.flow, &partition);
         list_stored(self.flow, &mut partition);
@@ -427,34 +419,16 @@ impl<'a, 'g> Growth<'a, 'g> {
         fused: &BTreeSet<NodeId>,
         segments: bool,
     ) -> Result<FusedRegion, Refusal> {
-        let malformed = |_| Refusal::Reshape;
-        let mut behind = Some(Behind { fused, most: usize::MAX });
-        let mut border = Border::of(self.flow, set, behind);
+        let mut border = Border::of(self.flow, set, Some(Behind { fused, most: usize::MAX }));
         while border.behind > 0 && self.legal(&border, segments).is_err() {
             let most = border.behind - 1;
-            behind = (most > 0).then_some(Behind { fused, most });
-            border = Border::of(self.flow, set, behind);
+            border = Border::of(self.flow, set, (most > 0).then_some(Behind { fused, most }));
         }
-        let mut outline = Outline::within(self.flow, &border).map_err(malformed)?;
-        let source = self.source(set, &outline, segments);
-        let mut members = set.clone();
-        if let Some(RegionSource { node, refusal: None, .. }) = source {
-            let border = Border::with_source(self.flow, set, node, behind);
-            outline = Outline::within(self.flow, &border).map_err(malformed)?;
-            members.insert(node);
-        }
-        let Outline { body, nodes, inputs, outputs, .. } = outline;
-        let ends = self.ends(&members);
+        let Outline { body, nodes, inputs, outputs, .. } =
+            Outline::within(self.flow, &border).map_err(|_| Refusal::Reshape)?;
+        let ends = self.ends(set);
         let name = Kind::Row.name().to_owned();
-        Ok(FusedRegion { name, kind: Kind::Row, nodes, inputs, outputs, body, segments, source, ends })
-    }
-
-    /// The source of a region's rows: the one that joins, or the last of those that could.
-    fn source(&mut self, set: &BTreeSet<NodeId>, outline: &Outline, segments: bool) -> Option<RegionSource> {
-        let found = sources(self.flow, set, outline, segments, self.limits);
-        self.apart.extend(found.iter().filter_map(|s| Some((s.node, s.refusal?))));
-        let stored = |s: &&RegionSource| matches!(s.refusal, Some(Refusal::SharedSource | Refusal::SourceTiles));
-        found.iter().find(|s| s.refusal.is_none()).or(found.iter().rfind(|s| !stored(s))).copied()
+        Ok(FusedRegion { name, kind: Kind::Row, nodes, inputs, outputs, body, segments, ends })
     }
 
     fn ends(&self, set: &BTreeSet<NodeId>) -> Vec<End> {
@@ -463,10 +437,7 @@ impl<'a, 'g> Growth<'a, 'g> {
             let sources = self.flow.sources(id).iter().map(|&source| (source, (source, id)));
             let readers = self.readers[id.0 as usize].iter().map(|&reader| (reader, (id, reader)));
             for (neighbour, edge) in sources.chain(readers).filter(|(n, _)| !set.contains(n)) {
-                let before = if edge.0 == neighbour { self.apart.get(&neighbour) } else { None };
-                let refusal = before.or_else(|| self.edges.get(&edge)).or_else(|| self.refused.get(&neighbour));
-                // What the source of the rows reads stays out as the source itself did when regions grew.
-                let refusal = refusal.or_else(|| self.refused.get(&id)).copied();
+                let refusal = self.edges.get(&edge).or_else(|| self.refused.get(&neighbour)).copied();
                 ends.entry(neighbour).or_insert(refusal.unwrap_or(Refusal::NotConvex));
             }
         }

@@ -88,7 +88,6 @@ fn alone(
         outputs,
         body,
         segments: false,
-        source: None,
         ends: Vec::new(),
     })
 }

@@ -3,8 +3,7 @@
 //! A region grows by dataflow legality, never by a list of patterns: [`Space`] says whether a body is a row program, and
 //! [`partition`] merges neighbours as long as it is. Regions are outlined, not replaced: the graph stays as it is, and a
 //! region holds a copy of its part of it. Layout ops, constants and one-element functions of inputs are free: every
-//! region that reads them has its own. Attention and collectives may be where the rows of a region come from. What is in no
-//! region has a [`Refusal`].
+//! region that reads them has its own. What is in no region has a [`Refusal`].
 
 mod chained;
 mod chosen;
@@ -28,7 +27,6 @@ mod recut;
 mod refusal;
 mod repeated;
 mod reread;
-mod source;
 mod space;
 mod spans;
 mod stored;
@@ -48,7 +46,6 @@ pub use lanes::{Lanes, Spread, spread};
 pub use lone::needs_no_kernel;
 pub use moved::Costs;
 pub use refusal::Refusal;
-pub use source::{RegionSource, Rows, SourceKind};
 pub use space::{Nesting, Space};
 pub use stored::{Scattered, Stored};
 
@@ -78,8 +75,6 @@ pub struct Limits {
     /// The target's kernels take so long. Two regions are one kernel only where storing values between them takes longer than
     /// what the kernel computes again, as layout was moved in front of functions. `None` if computing costs nothing.
     pub costs: Option<Costs>,
-    /// Where rows may come from besides memory.
-    pub sources: &'static [SourceKind],
 }
 
 impl Default for Limits {
@@ -93,7 +88,6 @@ impl Default for Limits {
             again: 96,
             reduced: 4,
             costs: None,
-            sources: &[],
         }
     }
 }
@@ -143,8 +137,6 @@ pub struct FusedRegion {
     pub body: Graph,
     /// Whether outputs run over inner rows of their own: heads of the query and of the key, say.
     pub segments: bool,
-    /// The op that its rows may come from without being stored: a part of the region, or a step of its own.
-    pub source: Option<RegionSource>,
     /// Neighbours that did not join, and why.
     pub ends: Vec<End>,
 }
@@ -170,10 +162,8 @@ impl FusedRegion {
     /// None for a region that [`partition`] made.
     pub fn space(&self) -> Result<Space, Refusal> {
         let body = self.expand_body().map_err(|_| Refusal::Reshape)?;
-        let rows = Rows::of(&body).map_err(|_| Refusal::Reshape)?;
-        let body = rows.as_ref().map_or(&body, |rows| &rows.body);
         // Joined parts are outputs of their own.
-        Space::find(body, self.segments).or_else(|refusal| Space::find(body, true).map_err(|_| refusal))
+        Space::find(&body, self.segments).or_else(|refusal| Space::find(&body, true).map_err(|_| refusal))
     }
 }
 

@@ -36,27 +36,7 @@ impl Border {
     /// The border of computing nodes with the free ones they read. Layout ops through which alone a value is read by
     /// single nodes are inside, as many as are wanted, so that the value is stored as it is read.
     pub fn of(flow: &Flow<'_>, members: &BTreeSet<NodeId>, behind: Option<Behind<'_>>) -> Border {
-        Border::over(flow, members, &BTreeSet::new(), behind)
-    }
-
-    /// As [`Border::of`], with the source of their rows, whose operands are inputs whatever computes them.
-    pub fn with_source(
-        flow: &Flow<'_>,
-        members: &BTreeSet<NodeId>,
-        source: NodeId,
-        behind: Option<Behind<'_>>,
-    ) -> Border {
-        let all: BTreeSet<NodeId> = members.iter().copied().chain([source]).collect();
-        Border::over(flow, &all, &flow.graph.node(source).operands.iter().copied().collect(), behind)
-    }
-
-    fn over(
-        flow: &Flow<'_>,
-        members: &BTreeSet<NodeId>,
-        given: &BTreeSet<Value>,
-        behind: Option<Behind<'_>>,
-    ) -> Border {
-        let given = given.iter().copied().chain(flow.restored_outside(members)).collect();
+        let given = flow.restored_outside(members).collect();
         let mut nodes = with_free_operands(flow, members, &given);
         let mut outputs = Vec::new();
         let mut longest = 0;

@@ -62,23 +62,11 @@ pub enum Refusal {
     Off,
     /// No op of either region reads a result of the other.
     Independent,
-    /// Attention whose rows a kernel could take as they are computed, if the target's kernels did.
-    ProducerSource,
-    /// A collective whose ranks a kernel could read from their memory, if the target's kernels did.
-    PeerSource,
-    /// Rows could come from it, but others read its result too.
-    SharedSource,
-    /// Rows could come from it, but a reduction runs over several of the tiles in which it is computed.
-    SourceTiles,
-    /// Rows could come from all ranks, but it is not known how many there are.
-    UnknownRanks,
-    /// Rows could come from it, but come from another source already.
-    SourceTaken,
 }
 
 impl Refusal {
     /// Every reason, in declaration order.
-    pub const ALL: [Refusal; 34] = [
+    pub const ALL: [Refusal; 28] = [
         Refusal::MatMul,
         Refusal::Attention,
         Refusal::Collective,
@@ -107,12 +95,6 @@ impl Refusal {
         Refusal::TooCostly,
         Refusal::Off,
         Refusal::Independent,
-        Refusal::ProducerSource,
-        Refusal::PeerSource,
-        Refusal::SharedSource,
-        Refusal::SourceTiles,
-        Refusal::UnknownRanks,
-        Refusal::SourceTaken,
     ];
 
     /// Whether it says that lanes do not lie to each other as they must.
@@ -151,12 +133,6 @@ impl Refusal {
             Refusal::TooCostly => "too_costly",
             Refusal::Off => "off",
             Refusal::Independent => "independent",
-            Refusal::ProducerSource => "producer_source",
-            Refusal::PeerSource => "peer_source",
-            Refusal::SharedSource => "shared_source",
-            Refusal::SourceTiles => "source_tiles",
-            Refusal::UnknownRanks => "unknown_ranks",
-            Refusal::SourceTaken => "source_taken",
         }
     }
 
@@ -197,18 +173,6 @@ impl Refusal {
             }
             Refusal::Off => "fusion is off",
             Refusal::Independent => "neither region reads what the other computes",
-            Refusal::ProducerSource => {
-                "the target's kernels take no rows from attention as it computes them, so that it is a step of its own"
-            }
-            Refusal::PeerSource => {
-                "the target's kernels read no memory of other ranks, so that the collective is a step of its own"
-            }
-            Refusal::SharedSource => "others read its result too, so that it is stored by a step of its own",
-            Refusal::SourceTiles => {
-                "a reduction behind it runs over several heads, which attention computes one by one"
-            }
-            Refusal::UnknownRanks => "it is not known how many ranks the group has",
-            Refusal::SourceTaken => "the rows that read it come from another source already",
         }
     }
 }

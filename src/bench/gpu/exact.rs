@@ -3,10 +3,7 @@
 //! Every op of the bench computes a row from one row of each input, so a few rows are taken by themselves: the interpreter
 //! runs them as a whole problem of as many rows, whose places are the first ones of one page.
 
-use std::collections::BTreeMap;
-
 use fusewright_abi::ParamAccess;
-use fusewright_codegen::kernel::RANK;
 use fusewright_codegen::kernel::interp::{Buffer, run};
 use fusewright_graph::interp::Symbols;
 use fusewright_graph::{Dim, Graph};
@@ -106,9 +103,7 @@ pub(super) fn compare(
             _ => Buffer::Bytes(vec![0; param.dtype.bytes_for(shape.iter().product())]),
         });
     }
-    let mut dims: BTreeMap<String, i64> = made.named(&few);
-    dims.insert(RANK.to_owned(), 0);
-    run(&made.kernel, &mut buffers, &dims, 0..few.rows as i64)
+    run(&made.kernel, &mut buffers, &made.named(&few), 0..few.rows as i64)
         .map_err(|e| Error::Internal(format!("{}: {e}", case.name())))?;
     let outputs = made.kernel.params.iter().enumerate().skip(count);
     outputs
@@ -205,9 +200,8 @@ mod tests {
                 let zeros = || Buffer::Bytes(vec![0; param.dtype.bytes_for(shape.iter().product())]);
                 buffers.push(alias.filter(|_| param.access == ParamAccess::InOut).unwrap_or_else(zeros));
             }
-            let mut dims = made.named(&sized);
-            dims.insert(RANK.to_owned(), 0);
-            run(&made.kernel, &mut buffers, &dims, 0..sized.rows as i64).unwrap_or_else(|e| panic!("{name}: {e}"));
+            run(&made.kernel, &mut buffers, &made.named(&sized), 0..sized.rows as i64)
+                .unwrap_or_else(|e| panic!("{name}: {e}"));
             let read = |output: usize, at: usize, bytes: usize| {
                 Ok(buffers[inputs.len() + output].bytes()[at..at + bytes].to_vec())
             };

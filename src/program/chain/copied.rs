@@ -63,7 +63,6 @@ fn copy(graph: &Graph, result: Value) -> Result<Option<FusedRegion>, TypeError> 
         outputs: vec![result],
         body: b.finish(),
         segments: false,
-        source: None,
         ends: Vec::new(),
     }))
 }

@@ -7,7 +7,7 @@ use fusewright_templates::ascend as template;
 use super::EmitError;
 use super::segment::{Made, Scalar, Writer};
 use super::text;
-use crate::kernel::{INNER, Inst, InstOp, ParamId, ROW, Source, Val};
+use crate::kernel::{INNER, Inst, InstOp, ParamId, ROW, Val};
 
 impl Writer<'_> {
     /// An integer for addresses or conditions.
@@ -44,9 +44,6 @@ impl Writer<'_> {
     pub fn buffer(&mut self, param: u32) -> Made<String> {
         let name = self.params[param as usize].clone();
         let declared = self.kernel.param(ParamId(param));
-        if declared.source != Source::Memory {
-            return Err(EmitError::unsupported(format!("rows of `{}`, which are not in memory", declared.name)));
-        }
         if declared.dtype.bits() < 8 {
             return Err(EmitError::unsupported(format!("{} in memory: copies take bytes", declared.dtype)));
         }

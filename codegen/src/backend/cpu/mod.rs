@@ -39,7 +39,7 @@ use cranelift_codegen::ir::types::F32;
 use cranelift_codegen::isa::TargetIsa;
 use fusewright_abi::{PayloadKind, Target};
 
-use super::host::{Refused, check};
+use super::host::Refused;
 use super::{About, Backend, BackendError, Grid, Stage, Wanted};
 use crate::kernel::Kernel;
 use lookup::Lookup;
@@ -111,7 +111,6 @@ fn function(
     }
     super::valid(NAME, kernel)?;
     let refused = |r: Refused| BackendError::unsupported(NAME, kernel, r.place, r.reason);
-    check(kernel).map_err(refused)?;
     let (mut function, decisions) = emit::function(isa, kernel, lookups).map_err(refused)?;
     constants::hoist(&mut function);
     half::number(&mut function);

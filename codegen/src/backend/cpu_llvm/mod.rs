@@ -88,7 +88,6 @@ fn object(kernel: &Kernel, target: &Target, text: Option<&mut String>) -> Result
         return Err(BackendError::target(NAME, target, "this backend compiles for `cpu-llvm`"));
     };
     super::valid(NAME, kernel)?;
-    super::host::check(kernel).map_err(|r| BackendError::unsupported(NAME, kernel, r.place, r.reason))?;
     let host = Host::of(level).map_err(|reason| BackendError::target(NAME, target, reason))?;
     let ctx = Context::create();
     let internal = |message: String| BackendError::internal(NAME, kernel, message);

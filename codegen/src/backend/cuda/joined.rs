@@ -94,7 +94,7 @@ impl<'c> Rows<'_, 'c> {
             let bytes = code.i64(i64::from(self.frame.kernel.param(piece.param).dtype.bits() / 8));
             let lane = code.add(first, code.i64(-piece.start))?;
             let element = self.index(&piece.index, Some(lane))?;
-            let address = code.add(self.buffer(piece.param)?, code.mul(element, bytes)?)?;
+            let address = code.add(self.buffer(piece.param), code.mul(element, bytes)?)?;
             chosen = Some(match chosen {
                 None => address,
                 Some(before) => {

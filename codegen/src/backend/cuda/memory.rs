@@ -9,7 +9,7 @@ use super::code::GLOBAL;
 use super::rows::Rows;
 use crate::backend::llvm::cast::literal;
 use crate::backend::llvm::{BuildError, Built, Value};
-use crate::kernel::{Inst, InstOp, ParamId, Shape, Source};
+use crate::kernel::{Inst, InstOp, ParamId, Shape};
 
 impl<'c> Rows<'_, 'c> {
     /// One element of a load.
@@ -18,7 +18,7 @@ impl<'c> Rows<'_, 'c> {
             return Err(BuildError::unsupported("not a load"));
         };
         let dtype = self.frame.kernel.param(*param).dtype;
-        let base = self.buffer(*param)?;
+        let base = self.buffer(*param);
         let at = self.index(index, Some(lane))?;
         let (Some(literal_of), Some(&predicate)) = (otherwise, inst.args.first()) else {
             return self.load_from(base, dtype, at, GLOBAL);
@@ -31,17 +31,8 @@ impl<'c> Rows<'_, 'c> {
     }
 
     /// Address of a parameter.
-    pub fn buffer(&self, param: ParamId) -> Built<IntValue<'c>> {
-        let declared = self.frame.kernel.param(param);
-        match &declared.source {
-            Source::Memory => Ok(self.frame.buffers[param.0 as usize]),
-            Source::Producer { op, .. } => {
-                Err(BuildError::unsupported(format!("`{}` comes from `{op}` in the same kernel", declared.name)))
-            }
-            Source::Peer { .. } => {
-                Err(BuildError::unsupported(format!("`{}` is memory of other ranks", declared.name)))
-            }
-        }
+    pub fn buffer(&self, param: ParamId) -> IntValue<'c> {
+        self.frame.buffers[param.0 as usize]
     }
 
     /// Element number `at` of an array.
@@ -116,7 +107,7 @@ impl<'c> Rows<'_, 'c> {
         if dtype.bits() == 4 {
             return Err(BuildError::unsupported(format!("a store of single {dtype} elements; pack them into bytes")));
         }
-        let base = self.buffer(*param)?;
+        let base = self.buffer(*param);
         let mut value = self.element(store.args[0], lane)?;
         let predicate = match store.args.get(1) {
             Some(&p) => Some(self.element(p, lane)?.into_int_value()),

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::plan::{Held, Plan, Plans, VECTOR, WARP};
 use super::rule::{candidates, rule};
 use super::{EmitError, emit, emit_as};
+use crate::kernel::Kernel;
 use crate::kernel::interp::{Buffer, run};
-use crate::kernel::{Kernel, RANK};
 use crate::schedule::{KernelSchedule, Place, Spread};
 
 /// A kernel that squares rows and, where `sum` says so, divides them by their sum.
@@ -191,7 +191,7 @@ fn dealt_sum(row: &[f32], held: Held, unit: u32) -> f32 {
 fn interpreted(kernel: &Kernel, row: &[f32], inner: u32) -> Vec<u32> {
     let bytes = row.iter().flat_map(|x| x.to_bits().to_le_bytes()).collect();
     let mut buffers = [Buffer::Bytes(bytes), Buffer::Bytes(vec![0; 4 * inner as usize])];
-    let dims = BTreeMap::from([("s".to_owned(), 1), (RANK.to_owned(), 0)]);
+    let dims = BTreeMap::from([("s".to_owned(), 1)]);
     run(kernel, &mut buffers, &dims, 0..1).expect("runs");
     buffers[1].bytes().as_chunks().0.iter().map(|&word| u32::from_le_bytes(word)).collect()
 }

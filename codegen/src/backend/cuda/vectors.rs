@@ -86,7 +86,7 @@ impl<'c> Rows<'_, 'c> {
         let (_, row) = index.split_linear(LANE).ok_or_else(none)?;
         let (code, bytes) = (self.code, i64::from(self.frame.kernel.param(param).dtype.bits() / 8));
         let row = code.mul(self.index(&row, None)?, code.i64(bytes))?;
-        let first = code.add(code.add(self.buffer(param)?, row)?, code.mul(first, code.i64(bytes))?)?;
+        let first = code.add(code.add(self.buffer(param), row)?, code.mul(first, code.i64(bytes))?)?;
         code.add(first, code.i64(i64::from(distance) * bytes))
     }
 

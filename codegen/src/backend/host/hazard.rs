@@ -9,7 +9,7 @@ use fusewright_graph::Dim;
 use super::plan::{Pass, Plan};
 use super::stash::Stored;
 use super::walk::{Touch, Walk};
-use super::{Forms, Refused};
+use super::{Forms, Refused, Taken};
 use crate::kernel::{Inst, InstOp, Kernel, LANE, ParamId, Segment, Shape, Val};
 
 /// Whether two parameters may be the same memory.
@@ -52,13 +52,7 @@ struct Access {
 }
 
 /// Proves every store of a plan, or refuses one.
-pub(super) fn check(
-    kernel: &Kernel,
-    segment: &Segment,
-    found: &Stored,
-    plan: &Plan,
-    forms: &dyn Forms,
-) -> Result<(), Refused> {
+pub(super) fn check(kernel: &Kernel, segment: &Segment, found: &Stored, plan: &Plan, forms: &dyn Forms) -> Taken<()> {
     let risky: Vec<_> = row_stores(segment).into_iter().filter(|(_, to)| overwrites(kernel, segment, *to)).collect();
     if risky.is_empty() {
         return Ok(());

@@ -26,7 +26,7 @@ pub(in crate::backend) mod walk;
 use fusewright_abi::DType;
 use fusewright_graph::ScalarFn;
 
-use crate::kernel::{Kernel, Order, Source, Val};
+use crate::kernel::{Order, Val};
 
 /// Lanes of a chunk, which are the accumulators of a reduction that takes chunks.
 const CHUNK: i64 = 16;
@@ -89,17 +89,3 @@ pub(in crate::backend) struct Refused {
 }
 
 pub(in crate::backend) type Taken<T> = Result<T, Refused>;
-
-/// Refuses what no instruction shows.
-pub(in crate::backend) fn check(kernel: &Kernel) -> Taken<()> {
-    for param in &kernel.params {
-        let what = match &param.source {
-            Source::Memory => continue,
-            Source::Producer { op, .. } => format!("the tile of a `{op}` in the same kernel"),
-            Source::Peer { .. } => "the memory of other ranks".to_owned(),
-        };
-        let place = format!("parameter `{}`", param.name);
-        return Err(Refused { place, reason: format!("{what} is not taken by this backend") });
-    }
-    Ok(())
-}

@@ -15,7 +15,7 @@ use super::index::at_least;
 use super::keep::{self, Kept};
 use super::stash::Stored;
 use super::walk::{GroupUse, Walk};
-use super::{CHUNK, Forms, Refused, hazard};
+use super::{CHUNK, Forms, Taken, hazard};
 use crate::kernel::{InstOp, Kernel, Over, Segment, Shape, Val};
 
 /// Most pieces that share a loop: their operands have to fit the registers. Where all is one chunk there is no loop.
@@ -128,7 +128,7 @@ pub(in crate::backend) fn sink_value(segment: &Segment, inst: usize) -> Val {
 }
 
 /// Plans a segment for an emitter with those vector forms.
-pub(in crate::backend) fn plans(kernel: &Kernel, segment: &Segment, forms: &dyn Forms) -> Result<Plans, Refused> {
+pub(in crate::backend) fn plans(kernel: &Kernel, segment: &Segment, forms: &dyn Forms) -> Taken<Plans> {
     let keeping = |found: &Stored, overwritten: &[Val], short: bool| {
         let mut plan = bare(kernel, segment, found, forms, short)?;
         keep::choose(segment, found, &mut plan, forms, overwritten, short);
@@ -156,7 +156,7 @@ pub(in crate::backend) fn plans(kernel: &Kernel, segment: &Segment, forms: &dyn 
 }
 
 /// What runs where nothing is kept.
-fn bare(kernel: &Kernel, segment: &Segment, found: &Stored, forms: &dyn Forms, short: bool) -> Result<Plan, Refused> {
+fn bare(kernel: &Kernel, segment: &Segment, found: &Stored, forms: &dyn Forms, short: bool) -> Taken<Plan> {
     let planner = Planner::new(kernel, segment, found, forms);
     let outer = &found.outer;
     let (mut before, mut phases): (Vec<Vec<Pass>>, Vec<Vec<Pass>>) = (Vec::new(), Vec::new());
@@ -232,7 +232,7 @@ impl<'k> Planner<'k> {
             .unwrap_or(0)
     }
 
-    fn place(&self, phase: &mut Vec<Pass>, at: usize) -> Result<(), Refused> {
+    fn place(&self, phase: &mut Vec<Pass>, at: usize) -> Taken<()> {
         let segment = self.segment;
         let inst = &segment.insts[at];
         if inst.op.is_search() {

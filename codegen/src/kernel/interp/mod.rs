@@ -29,11 +29,8 @@ const MAX_ELEMENTS: i64 = 1 << 27;
 /// The memory of one parameter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Buffer {
-    /// Elements in order; 4-bit ones two in a byte, the even one in the low nibble. For a producer the tile: rows of
-    /// `width` elements.
+    /// Elements in order; 4-bit ones two in a byte, the even one in the low nibble.
     Bytes(Vec<u8>),
-    /// One buffer per rank.
-    Peers(Vec<Vec<u8>>),
     /// The memory of the parameter with that index.
     Same(usize),
 }
@@ -43,7 +40,7 @@ impl Buffer {
     pub fn bytes(&self) -> &[u8] {
         match self {
             Buffer::Bytes(bytes) => bytes,
-            Buffer::Peers(_) | Buffer::Same(_) => &[],
+            Buffer::Same(_) => &[],
         }
     }
 }
@@ -110,8 +107,7 @@ pub enum RunError {
     },
 }
 
-/// Runs a range of outer rows. `buffers` go with the parameters, `dims` hold every dim of the kernel, and `rank` where
-/// an index mentions it.
+/// Runs a range of outer rows. `buffers` go with the parameters, and `dims` hold every dim of the kernel.
 ///
 /// # Errors
 /// An invalid kernel, missing dims or buffers, or an access that is not allowed; buffers may then be half written.
@@ -123,7 +119,7 @@ pub fn run(
 ) -> Result<(), RunError> {
     verify(kernel)?;
     check_dims(kernel, dims, rows.is_empty())?;
-    let mut memory = memory::Memory::new(kernel, buffers, dims)?;
+    let mut memory = memory::Memory::new(kernel, buffers)?;
     let count = machine::eval(&kernel.rows, dims, "rows")?;
     if rows.start < 0 || rows.end > count {
         let message = format!("rows {}..{} of {count}", rows.start, rows.end);

@@ -48,7 +48,7 @@ fn wrong_callers_get_errors() {
     let kernel = parse(SCALE);
     let error = run(&kernel, &mut [f32s(&[])], &dims(&[("s", 1)]), 0..1).expect_err("no buffer");
     assert_eq!(error.to_string(), "parameter %y: has no buffer");
-    let mut buffers = [f32s(&[]), Buffer::Peers(Vec::new())];
+    let mut buffers = [f32s(&[]), Buffer::Same(1)];
     assert!(matches!(run(&kernel, &mut buffers, &dims(&[("s", 1)]), 0..1), Err(RunError::Buffer { .. })));
     let mut buffers = [f32s(&[0.0; 4]), f32s(&[0.0; 4])];
     assert!(matches!(run(&kernel, &mut buffers, &dims(&[]), 0..1), Err(RunError::Dim { .. })));

@@ -10,7 +10,7 @@ use fusewright_graph::{Dim, Literal};
 
 use super::print::ACCESS;
 use crate::kernel::infer::infer;
-use crate::kernel::{Claim, DimDecl, DimOrigin, Inst, Kernel, Param, ParamId, Segment, Source, Val};
+use crate::kernel::{Claim, DimDecl, DimOrigin, Inst, Kernel, Param, ParamId, Segment, Val};
 
 type Result<T> = std::result::Result<T, TextError>;
 
@@ -125,8 +125,7 @@ fn param_decls<'a>(cursor: &mut Cursor<'a>) -> Result<ParamTexts<'a>> {
         let dtype = dtype(cursor)?;
         let shape = parse_shape(cursor)?;
         let access = word(cursor, &ACCESS)?;
-        let mut param =
-            Param { name, dtype, shape, access, source: Source::Memory, alias: None, donated: false, early: false };
+        let mut param = Param { name, dtype, shape, access, alias: None, donated: false, early: false };
         loop {
             if cursor.eat_word("early") {
                 param.early = true;
@@ -136,8 +135,6 @@ fn param_decls<'a>(cursor: &mut Cursor<'a>) -> Result<ParamTexts<'a>> {
                 cursor.expect("(")?;
                 aliases.push((params.len(), cursor.expect_kind(Kind::Value, "`%` and a parameter's name")?));
                 cursor.expect(")")?;
-            } else if let Some(source) = source(cursor)? {
-                param.source = source;
             } else {
                 break;
             }
@@ -145,24 +142,6 @@ fn param_decls<'a>(cursor: &mut Cursor<'a>) -> Result<ParamTexts<'a>> {
         params.push(param);
     }
     Ok((params, aliases))
-}
-
-fn source(cursor: &mut Cursor<'_>) -> Result<Option<Source>> {
-    let source = if cursor.eat_word("producer") {
-        cursor.expect("(")?;
-        let op = cursor.expect_kind(Kind::Str, "the producer's name in quotes")?.content().into_owned();
-        cursor.expect(",")?;
-        let column = parse_dim(cursor)?;
-        cursor.expect(",")?;
-        Source::Producer { op, column, width: parse_dim(cursor)? }
-    } else if cursor.eat_word("peer") {
-        cursor.expect("(")?;
-        Source::Peer { ranks: parse_dim(cursor)? }
-    } else {
-        return Ok(None);
-    };
-    cursor.expect(")")?;
-    Ok(Some(source))
 }
 
 fn segment(cursor: &mut Cursor<'_>, params: &[Param]) -> Result<Segment> {

@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use fusewright_abi::{DType, ParamAccess};
 use fusewright_graph::Literal;
 
-use crate::kernel::{Claim, DimDecl, DimOrigin, Inst, InstOp, Kernel, Over, Param, ParamId, Segment, Source, Val};
+use crate::kernel::{Claim, DimDecl, DimOrigin, Inst, InstOp, Kernel, Over, Param, ParamId, Segment, Val};
 
 impl Display for Kernel {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -47,11 +47,6 @@ impl Kernel {
             write!(f, "{}{extent}", if i > 0 { ", " } else { "" })?;
         }
         write!(f, "] {}", access_name(param.access))?;
-        match &param.source {
-            Source::Memory => {}
-            Source::Producer { op, column, width } => write!(f, " producer(\"{op}\", {column}, {width})")?,
-            Source::Peer { ranks } => write!(f, " peer({ranks})")?,
-        }
         if let Some(alias) = param.alias {
             write!(f, " alias(%{})", self.param_name(alias))?;
         }

@@ -9,8 +9,8 @@ pub(crate) const EVERYTHING: &str = r#"kernel @everything(s = extent(x, 0), t = 
   claim slots*8 <= 768
   param %x: bf16[s, 4096] in
   param %r: bf16[s, 4096] inout alias(%x) early donated
-  param %mm: f32[s, 1024] in producer("matmul", slots*8, 256)
-  param %all: f32[s, 64] in peer(8)
+  param %mm: f32[s, 1024] in
+  param %all: f32[s, 64] in
   param %pos: i64[s] in early
   param %cache: f16[slots, 128] in
   param %q: u8[s, 64] out
@@ -46,7 +46,7 @@ pub(crate) const EVERYTHING: &str = r#"kernel @everything(s = extent(x, 0), t = 
     %10, %11 = arg_reduce max %8
     %12, %13 = top_k %8 k 8
     %14 = iota 128
-    %15 = load all[rank*s*64 + lane + row*64] : row<f32, 64>
+    %15 = load all[lane + row*64] : row<f32, 64>
     %16 = load mm[lane + row*1024 + slots*8] : row<f32, 256>
     %17 = cast %15 to u4 rne sat
     %18 = pack %17 ways 2 to u8

@@ -10,7 +10,7 @@ use fusewright_graph::{Dim, Literal};
 use super::{MAX_ACCUMULATORS, MAX_LANES, Verifier, representable};
 use crate::kernel::infer::infer;
 use crate::kernel::text::InstText;
-use crate::kernel::{INNER, Inst, InstOp, Kernel, LANE, Order, Over, RANK, ROW, Segment, Shape, Source, Ty, Val};
+use crate::kernel::{INNER, Inst, InstOp, Kernel, LANE, Order, Over, ROW, Segment, Shape, Ty, Val};
 
 impl Verifier<'_> {
     pub(super) fn segment(&mut self, segment: &Segment) {
@@ -141,19 +141,17 @@ impl Verifier<'_> {
 
     fn index(&mut self, place: &dyn fmt::Display, inst: &Inst, args: &[Ty], walk: &Walk<'_>) {
         let Some(index) = inst.op.index() else { return };
-        let (lanes, param) = match &inst.op {
-            InstOp::Load { shape, param, .. } => (*shape != Shape::Scalar, Some(*param)),
-            InstOp::Store { param, .. } => (args[0].shape != Shape::Scalar, Some(*param)),
-            _ => (false, None),
+        let lanes = match &inst.op {
+            InstOp::Load { shape, .. } => *shape != Shape::Scalar,
+            InstOp::Store { .. } => args[0].shape != Shape::Scalar,
+            _ => false,
         };
-        let peer = param.is_some_and(|p| matches!(self.kernel.param(p).source, Source::Peer { .. }));
         let mut names = BTreeSet::new();
         index.collect_symbols(&mut names);
         for name in &names {
             let problem = match (name.as_str(), Val::from_symbol(name)) {
                 (ROW | INNER, _) => None,
                 (LANE, _) => (!lanes).then(|| format!("`{LANE}` in the index of a scalar")),
-                (RANK, _) => (!peer).then(|| format!("`{RANK}` in an index that is not into a peer parameter")),
                 (_, Some(v)) => walk.not_an_index(v),
                 (name, None) => (!self.dims.contains(name)).then(|| format!("`{name}` is not a dim")),
             };

@@ -4,14 +4,13 @@
 //!    unique and not reserved symbols; segments are unique; there is at least one segment.
 //! 2. A dim that comes from an extent names an axis of an existing parameter whose extent is that dim alone; one that
 //!    comes from a stride names an existing axis.
-//! 3. Extents, row counts, inner counts, lengths, group sizes, tile columns and rank counts mention declared dims only
-//!    and are not negative where known; group sizes, tile widths and rank counts are positive where known.
-//! 4. An alias names another parameter in memory of equal dtype and shape. `early` and `donated` parameters are read.
-//!    A producer's tile is only read, and lies in the row where that is known.
+//! 3. Extents, row counts, inner counts, lengths and group sizes mention declared dims only and are not negative where
+//!    known; group sizes are positive where known.
+//! 4. An alias names another parameter of equal dtype and shape. `early` and `donated` parameters are read.
 //! 5. Values are numbered in order of definition and defined before use; recorded types are those that
 //!    the instruction infers (operands, predicates and `ArgReduce` ops that do not fit are found there).
-//! 6. An index mentions declared dims, `row`, `inner`, integer scalars defined before, `lane` only if the value has
-//!    lanes and `rank` only on peer parameters.
+//! 6. An index mentions declared dims, `row`, `inner`, integer scalars defined before, and `lane` only if the value has
+//!    lanes.
 //! 7. Loads read parameters that are not `out`, stores write those that are not `in`; every `out` is stored.
 //! 8. An unpredicated store moves with every row index that runs over more than one row.
 //! 9. Literals are values of their dtype. Reductions have an order whose numbers are positive and at most
@@ -30,7 +29,7 @@ use fusewright_abi::ParamAccess;
 use fusewright_graph::dim::product;
 use fusewright_graph::{Dim, Literal, num};
 
-use super::{DimOrigin, INNER, Kernel, LANE, Param, ParamId, RANK, ROW, Source};
+use super::{DimOrigin, INNER, Kernel, LANE, Param, ParamId, ROW};
 
 /// Most accumulators, and most lanes of a thread, that a reduction tree may have.
 pub const MAX_ACCUMULATORS: usize = 1 << 16;
@@ -121,7 +120,7 @@ impl Verifier<'_> {
             let names = if place.starts_with("segment") { &mut segments } else { &mut used };
             let fresh = names.insert(*name);
             self.require(fresh, place, || "its name is used twice".to_owned());
-            let reserved = [ROW, INNER, LANE, RANK].contains(name) && !place.starts_with("segment");
+            let reserved = [ROW, INNER, LANE].contains(name) && !place.starts_with("segment");
             self.require(!reserved, place, || "its name is a reserved symbol".to_owned());
         }
         self.require(!kernel.segments.is_empty(), "kernel", || "it has no segment".to_owned());
@@ -154,11 +153,6 @@ impl Verifier<'_> {
         let read = param.access != ParamAccess::Out;
         self.require(!param.early || read, &place, || "it is `early` but not read".to_owned());
         self.require(!param.donated || read, &place, || "it is `donated` but not read".to_owned());
-        match &param.source {
-            Source::Memory => {}
-            Source::Producer { op, column, width } => self.producer(&place, param, op, column, width),
-            Source::Peer { ranks } => self.extent(&place, "the rank count", ranks, 1),
-        }
     }
 
     fn alias(&mut self, place: &dyn fmt::Display, param: &Param, alias: ParamId) {
@@ -167,28 +161,11 @@ impl Verifier<'_> {
             return;
         };
         self.require(!std::ptr::eq(other, param), place, || "it aliases itself".to_owned());
-        let memory = param.source == Source::Memory && other.source == Source::Memory;
-        self.require(memory, place, || format!("it and %{} are not both in memory", other.name));
         let same = other.dtype == param.dtype && product(&other.shape) == product(&param.shape);
         self.require(same, place, || {
             let (a, b) = ((param.dtype, &param.shape), (other.dtype, &other.shape));
             format!("{}{:?} aliases {}{:?}", a.0, a.1, b.0, b.1)
         });
-    }
-
-    fn producer(&mut self, place: &dyn fmt::Display, param: &Param, op: &str, column: &Dim, width: &Dim) {
-        let printable = !op.is_empty() && !op.contains(['"', '\\', '\n']);
-        self.require(printable, place, || format!("the producer's name {op:?} cannot be printed"));
-        self.require(param.access == ParamAccess::In, place, || "a producer's tile is only read".to_owned());
-        self.extent(place, "the first column", column, 0);
-        self.extent(place, "the tile width", width, 1);
-        let Some(last) = param.shape.last() else {
-            self.require(false, place, || "a producer's result has columns".to_owned());
-            return;
-        };
-        let end = (column + width).as_const();
-        let inside = last.as_const().is_none_or(|n| end.is_none_or(|end| end <= n));
-        self.require(inside, place, || format!("columns {column}..{} of {last}", column + width));
     }
 
     /// An expression over declared dims, at least `least` where known.

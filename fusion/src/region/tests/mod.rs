@@ -2,7 +2,6 @@
 
 mod heads;
 mod refusals;
-mod sources;
 
 use expect_test::{Expect, expect};
 use fusewright_graph::DType::{BF16, F32, I64};

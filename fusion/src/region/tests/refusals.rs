@@ -6,7 +6,7 @@ use fusewright_graph::DType::{F32, I64};
 use fusewright_graph::prim::Sdpa;
 use fusewright_graph::{AllReduce, Graph, NanRule, Op, Prim, ReduceOp, ScalarFn, Value};
 
-use crate::region::{Costs, Keeps, Limits, Refusal, SourceKind, partition};
+use crate::region::{Costs, Keeps, Limits, Refusal, partition};
 use crate::samples::{Built, Sample};
 
 /// The reasons of what a graph leaves out of regions or at their ends.
@@ -35,16 +35,8 @@ fn top_k(g: &Sample, x: Value) -> Built<Vec<Value>> {
     g.b.op(Op::Prim(Prim::TopK { k: 2.into() }), &[x])
 }
 
-fn all_reduce(g: &Sample, x: Value, ranks: Option<u32>) -> Built {
-    g.b.prim(Prim::AllReduce(AllReduce { op: ReduceOp::Add, group: "tp".into(), ranks }), &[x])
-}
-
-/// Attention of two heads of eight lanes, a token's heads side by side.
-fn attention(g: &Sample) -> Built {
-    let [q, k, v] = ["q", "k", "v"].map(|name| g.input(name, F32, &[1, 2, -1, 8]));
-    let sdpa = Sdpa { causal: true, wide: false, scale_bits: 1f64.to_bits() };
-    let y = g.b.prim(Prim::Sdpa(sdpa), &[q, k, v])?;
-    g.view(g.permute(y, &[0, 2, 1, 3])?, &[-1, 16])
+fn all_reduce(g: &Sample, x: Value) -> Built {
+    g.b.prim(Prim::AllReduce(AllReduce { op: ReduceOp::Add, group: "tp".into(), ranks: Some(4) }), &[x])
 }
 
 fn sum_of(g: &Sample, count: usize) -> Built<Vec<Value>> {
@@ -166,7 +158,7 @@ fn every_refusal_fires_and_spares_its_twin() {
         Refusal::Collective,
         &|g| {
             let y = exp(g, rows(g, "x"))?;
-            Ok(vec![exp(g, all_reduce(g, y, None)?)?])
+            Ok(vec![exp(g, all_reduce(g, y)?)?])
         },
         &|g| Ok(vec![exp(g, exp(g, rows(g, "x"))?)?]),
     );
@@ -352,35 +344,6 @@ fn every_refusal_fires_and_spares_its_twin() {
         let y = exp(g, rows(g, "x"))?;
         Ok(vec![y, exp(g, y)?])
     });
-    fires(Refusal::ProducerSource, &|g| Ok(vec![exp(g, attention(g)?)?]), &|g| Ok(vec![g.softmax(attention(g)?)?]));
-    fires(Refusal::PeerSource, &|g| Ok(vec![exp(g, all_reduce(g, rows(g, "x"), Some(4))?)?]), &|g| {
-        Ok(vec![all_reduce(g, exp(g, rows(g, "x"))?, Some(4))?])
-    });
-    fires(
-        Refusal::SharedSource,
-        &|g| {
-            let sum = all_reduce(g, rows(g, "x"), Some(4))?;
-            Ok(vec![exp(g, sum)?, g.linear(sum, g.input("w", F32, &[8, 64]))?])
-        },
-        &|g| {
-            let sum = all_reduce(g, rows(g, "x"), Some(4))?;
-            Ok(vec![g.b.add(exp(g, sum)?, g.softmax(sum)?)?])
-        },
-    );
-    fires(Refusal::SourceTiles, &|g| Ok(vec![g.softmax(attention(g)?)?]), &|g| {
-        Ok(vec![g.softmax(g.view(attention(g)?, &[-1, 4, 4])?)?])
-    });
-    fires(Refusal::UnknownRanks, &|g| Ok(vec![exp(g, all_reduce(g, rows(g, "x"), None)?)?]), &|g| {
-        Ok(vec![exp(g, all_reduce(g, rows(g, "x"), Some(4))?)?])
-    });
-    // Rows come from one place beside memory, and only where the limits say so.
-    let limits = Limits { sources: &SourceKind::ALL, ..Limits::default() };
-    let sum = |g: &Sample, ranks: u32| {
-        g.b.add(all_reduce(g, rows(g, "x"), Some(4))?, all_reduce(g, rows(g, "y"), Some(ranks))?)
-    };
-    assert_eq!(refusals_within(&limits, |g| Ok(vec![sum(g, 2)?])), BTreeSet::from([Refusal::SourceTaken]));
-    assert!(!refusals(|g| Ok(vec![sum(g, 2)?])).contains(&Refusal::SourceTaken));
-    seen.insert(Refusal::SourceTaken);
     // Of one op each where nothing is to fuse.
     let off = Limits { nodes: 1, ..Limits::default() };
     let two = |g: &Sample| Ok(vec![exp(g, exp(g, rows(g, "x"))?)?]);

@@ -1,5 +1,5 @@
 //! The proof that no instruction leaves its memory. Every load and store touches elements of its parameter, for all rows, inner
-//! rows, lanes, ranks and gathered integers, and every slice takes lanes that its operand has.
+//! rows, lanes and gathered integers, and every slice takes lanes that its operand has.
 //!
 //! The proof relies on the checks of a driver: integer arguments are not negative, claims hold, no row is beyond the row count,
 //! every buffer has the elements of its parameter, and none of these numbers is beyond 64 bits. It uses the predicate of the
@@ -22,7 +22,7 @@ use self::poly::Poly;
 use self::world::{Setting, World};
 use super::Verifier;
 use super::insts::Place;
-use crate::kernel::{INNER, Inst, InstOp, Kernel, LANE, Over, ParamId, RANK, ROW, Segment, Shape, Source, Val};
+use crate::kernel::{INNER, Inst, InstOp, Kernel, LANE, Over, ParamId, ROW, Segment, Shape, Val};
 
 /// An access whose elements have to be elements of a parameter.
 struct Access<'a> {
@@ -82,18 +82,13 @@ impl Verifier<'_> {
         Self: 'k,
     {
         let param = self.kernel.param(access.param);
-        let mut elements = product(&param.shape);
-        let mut ranks = None;
-        if let Source::Peer { ranks: all } = &param.source {
-            elements = &elements * all;
-            ranks = Some(all);
-        }
+        let elements = product(&param.shape);
         let mut mentioned = vec![access.index];
         mentioned.extend(access.predicate.map(|predicate| below(segment, definitions, predicate)).unwrap_or_default());
         // What dims alone decide comes first.
         let mut sizes = vec![&elements];
         sizes.extend(mentioned.iter().copied().filter(|dim| is_size(dim)));
-        let setting = Setting::new((access.shape, ranks), &sizes, &mentioned);
+        let setting = Setting::new(access.shape, &sizes, &mentioned);
         let new = |setting: &Setting| World::new(self.kernel, segment, definitions, setting);
         let mut own;
         let world = match access.predicate {
@@ -143,7 +138,7 @@ impl Verifier<'_> {
         }
         let shape = Shape::Row(len.clone());
         let last = &(start + &(&(len - &Dim::constant(1)) * &Dim::constant(step))) + &Dim::constant(1);
-        let setting = Setting::new((&shape, None), &[lanes, start, &last], &[]);
+        let setting = Setting::new(&shape, &[lanes, start, &last], &[]);
         let mut world = World::new(self.kernel, segment, definitions, &setting);
         let [lanes, start, last] = [lanes, start, &last].map(|dim| world.dim(dim));
         let taken = world.is_order(&Some(Poly::constant(0)), &start) && world.is_order(&last, &lanes);
@@ -156,7 +151,7 @@ impl Verifier<'_> {
 fn is_size(dim: &Dim) -> bool {
     let mut names = BTreeSet::new();
     dim.collect_symbols(&mut names);
-    !names.iter().any(|name| [ROW, INNER, LANE, RANK].contains(&name.as_str()) || Val::from_symbol(name).is_some())
+    !names.iter().any(|name| [ROW, INNER, LANE].contains(&name.as_str()) || Val::from_symbol(name).is_some())
 }
 
 /// The index expressions of what a predicate is computed from.
@@ -180,11 +175,7 @@ fn below<'s>(segment: &'s Segment, definitions: &[usize], predicate: Val) -> Vec
 impl Access<'_> {
     /// Says whether two accesses touch the same places of parameters of one size.
     fn is_like(&self, other: &Access<'_>, kernel: &Kernel) -> bool {
-        let [(shape, source), (of_other, source_of_other)] = [self, other].map(|access| {
-            let param = kernel.param(access.param);
-            (&param.shape, &param.source)
-        });
         (self.index, self.shape, self.predicate) == (other.index, other.shape, other.predicate)
-            && (shape, source) == (of_other, source_of_other)
+            && kernel.param(self.param).shape == kernel.param(other.param).shape
     }
 }

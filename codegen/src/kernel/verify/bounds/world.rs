@@ -9,7 +9,7 @@ use fusewright_graph::{Dim, Literal, ScalarFn};
 
 use super::facts::Facts;
 use super::poly::{Poly, Var};
-use crate::kernel::{INNER, Inst, InstOp, Kernel, LANE, RANK, ROW, Segment, Shape, Val};
+use crate::kernel::{INNER, Inst, InstOp, Kernel, LANE, ROW, Segment, Shape, Val};
 
 /// An integer expression, or `None` where arithmetic gave up.
 type Term = Option<Poly>;
@@ -32,8 +32,6 @@ pub(super) struct World<'k> {
 pub(super) struct Setting {
     /// The instruction touches elements of this shape.
     shape: Shape,
-    /// The instruction runs on one of so many ranks, if there are any.
-    ranks: Option<Dim>,
     /// Expressions of dims alone, which the access asks for.
     sizes: Vec<Dim>,
     /// The access divides counters by these: digits of counters stand between divisors.
@@ -41,16 +39,16 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    /// The setting of an instruction that touches elements of a shape, on one of several ranks if there are any. It asks for
-    /// `sizes`, which hold no counters, and for `mentioned`.
-    pub fn new((shape, ranks): (&Shape, Option<&Dim>), sizes: &[&Dim], mentioned: &[&Dim]) -> Setting {
+    /// The setting of an instruction that touches elements of a shape. It asks for `sizes`, which hold no counters, and for
+    /// `mentioned`.
+    pub fn new(shape: &Shape, sizes: &[&Dim], mentioned: &[&Dim]) -> Setting {
         let sizes = sizes.iter().map(|size| (*size).clone()).collect();
-        Setting { shape: shape.clone(), ranks: ranks.cloned(), sizes, cuts: cuts(mentioned) }
+        Setting { shape: shape.clone(), sizes, cuts: cuts(mentioned) }
     }
 }
 
 /// Every symbol that counts, in the order in which their facts are noted.
-const COUNTERS: [&str; 4] = [ROW, INNER, RANK, LANE];
+const COUNTERS: [&str; 3] = [ROW, INNER, LANE];
 
 impl<'k> World<'k> {
     /// Collects the facts that hold in a setting.
@@ -76,7 +74,7 @@ impl<'k> World<'k> {
         // Whatever is made of dims alone comes before counters, which are bounded by it.
         setting.sizes.iter().for_each(|size| drop(world.dim(size)));
         let lanes = (setting.shape != Shape::Scalar).then(|| setting.shape.elements());
-        let counts = [Some(&kernel.rows), Some(&segment.inner), setting.ranks.as_ref(), lanes.as_ref()];
+        let counts = [Some(&kernel.rows), Some(&segment.inner), lanes.as_ref()];
         let mut counters = Vec::new();
         for ((name, count), divisors) in COUNTERS.iter().zip(counts).zip(&setting.cuts) {
             let Some(count) = count else { continue };
