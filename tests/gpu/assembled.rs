@@ -13,7 +13,7 @@ use fusewright::{
     fuse_graph_for, model,
 };
 use fusewright_abi::PayloadKind;
-use fusewright_codegen::backend::{Schedules, Wanted};
+use fusewright_codegen::backend::Schedules;
 use xtask::ptxas;
 
 const TEXT: &str = "graph @g(s: 1..; %x: f32[s, 64]) {\n  %y = softmax %x\n  return %y\n}\n";
@@ -101,11 +101,11 @@ fn what_is_assembled_has_the_schedule_of_its_table() {
     table.insert(&kernel, KernelSchedule::uniform(*other), Vec::new());
     let given = compiler(&Options { schedules: ScheduleChoice::Table(Arc::new(table)), ..usual });
     assert_eq!(schedules(&given).of(&kernel), KernelSchedule::uniform(*other));
-    let stages = given.backend().emit(&kernel, &target(), Wanted::Stages).unwrap_or_else(|e| panic!("{e}"));
-    let extensions: Vec<&str> = stages.iter().map(|stage| stage.extension).collect();
-    assert_eq!(extensions, ["schedules", "ll", "ptx", "cubin"]);
+    let stages = given.stages("g", &body).unwrap_or_else(|e| panic!("{e}"));
+    let names: Vec<&str> = stages.iter().map(|stage| stage.name).collect();
+    assert_eq!(names[3..], ["schedules", "ll", "ptx", "cubin"]);
     let made = [&by_rule, &given].map(|compiler| compiler.artifact("g", &body).unwrap_or_else(|e| panic!("{e}")));
-    assert_eq!(stages[3].bytes, made[1].payload.bytes, "the payload alone is that of all stages");
+    assert_eq!(stages[6].bytes, made[1].payload.bytes, "the payload alone is that of all stages");
     assert!(made[0].key != made[1].key && !given.log()[0].from_disk, "the schedule is in the key");
     for (made, threads) in made.iter().zip([rule.first.threads, other.threads]) {
         let text = String::from_utf8_lossy(&made.payload.bytes);
