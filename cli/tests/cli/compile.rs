@@ -109,7 +109,7 @@ fn every_target_has_regions_within_its_own_limits() {
     let ptx: Vec<usize> =
         files.iter().filter(|(name, _)| name.ends_with(".ptx")).map(|(_, bytes)| bytes.len()).collect();
     assert_eq!(!ptx.is_empty(), cfg!(feature = "cuda"));
-    assert!(ptx.iter().all(|&bytes| bytes < 400_000), "{ptx:?}");
+    assert!(ptx.iter().sum::<usize>() < 3_000_000, "{ptx:?}");
 }
 
 #[test]

@@ -208,21 +208,29 @@ impl<'r, 's, S: Source> Search<'r, 's, S> {
             orders.push(operands.to_vec());
             orders[1].swap(0, 1);
         }
-        let mut orders = orders.into_iter();
-        loop {
-            let mut next = pending.clone();
-            next.extend(node.operands.iter().map(String::as_str).zip(orders.next()?).rev());
-            let mut is_whole = false;
-            let found = self.solve(next, state.clone(), &mut |instance| {
-                is_whole = true;
-                accept(instance)
-            });
-            // Where one order has all that is asked for, what the other lacks is not what breaks the match.
-            if found.is_some() || (is_whole && self.watch.is_some()) {
-                return found;
-            }
+        // Where one order has all that is asked for, what the other lacks is not what breaks the match.
+        if let (Some(_), 2) = (self.watch, orders.len())
+            && let Some(whole) = orders.iter().position(|order| self.is_whole(node, order, &pending, &state))
+        {
+            orders = vec![orders.swap_remove(whole)];
         }
+        orders.into_iter().find_map(|order| self.solve(with_operands(node, &order, &pending), state.clone(), accept))
     }
+
+    /// Says whether everything that is pending is there, with the operands of a node in one order; nobody is told of a miss.
+    fn is_whole(&mut self, node: &'r RuleNode, order: &[Value], pending: &Pending<'r>, state: &Instance<'r>) -> bool {
+        let (watch, steps) = (self.watch.take(), self.steps);
+        let found = self.solve(with_operands(node, order, pending), state.clone(), &mut |_| true);
+        (self.watch, self.steps) = (watch, steps);
+        found.is_some()
+    }
+}
+
+/// What is pending, and before it the operands of a node.
+fn with_operands<'r>(node: &'r RuleNode, order: &[Value], pending: &Pending<'r>) -> Pending<'r> {
+    let mut next = pending.clone();
+    next.extend(node.operands.iter().map(String::as_str).zip(order.iter().copied()).rev());
+    next
 }
 
 /// The literal that every element of a value is.
