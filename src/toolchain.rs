@@ -93,13 +93,13 @@ impl Toolchain {
         (steps.len() < self.steps.len()).then(|| Toolchain { backend: Arc::clone(&self.backend), steps })
     }
 
-    /// What keys know of it.
+    /// Gives what keys know of it.
     pub fn route(&self) -> Route {
         let all = std::iter::once(self.backend.fingerprint()).chain(self.steps.iter().map(|step| step.fingerprint()));
         Route { fingerprint: all.collect::<Vec<_>>().join(", "), payload: self.payload_kind() }
     }
 
-    /// What it makes.
+    /// Gives the kind of what it makes.
     pub fn payload_kind(&self) -> PayloadKind {
         self.steps.last().map_or(self.backend.about().payload, |step| step.payload_kind())
     }
@@ -151,7 +151,7 @@ impl Toolchain {
         })
     }
 
-    /// Whether [`Toolchain::prepare`] saves time.
+    /// Says whether [`Toolchain::prepare`] saves time.
     pub fn compiles_together(&self) -> bool {
         self.steps.iter().any(|step| step.makes_together())
     }

@@ -185,7 +185,7 @@ def test_a_dynamic_quantiser_is_listed_whole() -> None:
 
     (kernel,) = fusewright.explain(quantised, torch.randn(33, 100, dtype=torch.bfloat16)).kernels
     assert kernel.ops == ("_to_copy", "abs", "amax", "div", "div", "round", "clamp", "_to_copy")
-    # Each operator reads and writes: 33 × 100 elements in two bytes, four or one, and 33 scales.
+    # Each operator reads and writes: 3,300 elements in two bytes, four or one, and 33 scales.
     n, m = 33 * 100, 33
     one_by_one = [6 * n, 8 * n, 4 * n + 4 * m, 8 * m, 8 * n + 4 * m, 8 * n, 8 * n, 5 * n]
     assert kernel.bytes_unfused == sum(one_by_one) and kernel.bytes_fused == 3 * n + 4 * m

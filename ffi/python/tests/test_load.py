@@ -269,7 +269,9 @@ def test_errors_of_names_say_what_there_is(layer: tuple[Layer, Path]) -> None:
         program.run([x, x], state=3)  # type: ignore[arg-type]
     with pytest.raises(fusewright.CallError, match="`in_place` is 'no', neither True nor False"):
         program.run([x, x], in_place="no")  # type: ignore[arg-type]
-    with pytest.raises(fusewright.CallError, match="`inputs` is neither a list nor a dictionary of arrays but NoneType"):
+    with pytest.raises(
+        fusewright.CallError, match="`inputs` is neither a list nor a dictionary of arrays but NoneType"
+    ):
         program.run(None)  # type: ignore[arg-type]
 
 

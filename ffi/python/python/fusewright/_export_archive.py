@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 from torch.export import ExportedProgram
 
-#: Says that a file of fake weights was read without the checks for files of strangers. In PyTorch 2.11 the line has more places than
-#: arguments, so that a log shows a traceback instead.
+#: Says that a file of fake weights was read without the checks for files of strangers. In PyTorch 2.11 the line has more
+#: places than arguments, so that a log shows a traceback instead.
 _READER, _FALLBACK = "torch._export.serde.serialize", "Fallback to weights_only"
 _CONFIGS = ("_weights_config.json", "_constants_config.json")
 

@@ -405,8 +405,11 @@ def _drop_unused(graph: Graph) -> None:
 def _described(
     made: Call, part: Part
 ) -> tuple[tuple[tuple[str, tuple[tuple[str, str | None], ...]], ...], tuple[Traffic, ...]]:
-    """The kernels of a part, and what the operators of each move one by one. The compiler names the nodes that its ops came from; a composite op came from the last of
-    several, and those before it are found along the graph."""
+    """The kernels of a part, and what the operators of each move one by one.
+
+    The compiler names the nodes that its ops came from; a composite op came from the last of several, and those before it
+    are found along the graph.
+    """
     inside, nodes = set(part.nodes), made.program.nodes
     named = [{nodes[name] for name in names if name in nodes} for _, _, names in made.kernel.regions]
     # A copy is no node of the compiler's, which gives its kernel the name.

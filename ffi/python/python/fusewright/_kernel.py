@@ -8,9 +8,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import _native
-from ._arrays import Memory, TensorSpec, bytes_of, check_fit, check_layout, dtype_of, empty, is_array, is_torch, memory, spec, torch_dtype, torch_if_used
+from ._arrays import (
+    Memory,
+    TensorSpec,
+    bytes_of,
+    check_fit,
+    check_layout,
+    dtype_of,
+    empty,
+    is_array,
+    is_torch,
+    memory,
+    spec,
+    torch_dtype,
+    torch_if_used,
+)
 from ._native import CallError
-
 
 #: Threads of a launch at most.
 MOST_THREADS = 1024
@@ -29,8 +42,8 @@ class Kernel:
     ops: tuple[str, ...]
     #: Lines of the model that these came from, each once.
     sources: tuple[str, ...]
-    #: Bytes that it moves, and that its operators would move with a kernel for each, at the sizes of the report; ``None`` if not
-    #: counted.
+    #: Bytes that it moves, and that its operators would move with a kernel for each, at the sizes of the report; ``None``
+    #: if not counted.
     bytes_fused: int | None
     bytes_unfused: int | None
     #: How many kernels of the report are equal to it.

@@ -216,7 +216,7 @@ class Program:
             if name not in names:
                 known = ", ".join(f"`{name}`" for name in names) or "none"
                 is_weight = name in self._made.weights
-                more = f'; it is a weight, which `load(…, weights="arguments")` makes an input' if is_weight else ""
+                more = '; it is a weight, which `load(…, weights="arguments")` makes an input' if is_weight else ""
                 raise CallError(f"`{self.name}` has no input `{name}`; there is {known}{more}")
         arrays: list[Memory] = []
         overwritten: list[int] = []
@@ -253,4 +253,3 @@ class Program:
     def _repr_html_(self) -> str:
         """What notebooks show."""
         return self.explain()._repr_html_()
-

@@ -98,9 +98,11 @@ def shorten(graph: Graph) -> None:
 def _take_weight(node: Node) -> None:
     """Makes a product with a turned weight, as models have it, one call: that turns it itself, and is the same product."""
     *more, x, turned = node.args
-    is_turned = isinstance(turned, Node) and turned.op == "call_function" and turned.target is _aten.t.default
+    if not isinstance(turned, Node) or turned.target is not _aten.t.default:
+        return
     # A sum with anything but a row for each output is another function.
-    if node.kwargs or not is_turned or value(turned).ndim != 2 or any(value(added).ndim != 1 for added in more):
+    added = [value(each).ndim if isinstance(each, Node) else 0 for each in more]
+    if node.kwargs or value(turned).ndim != 2 or any(rank != 1 for rank in added):
         return
     weight = turned.args[0]
     with node.graph.inserting_before(node):
@@ -141,7 +143,7 @@ def bind(graph: Graph) -> None:
         elif given in sure and made.dtype == value(given).dtype:
             # Of a view of a view the first is enough.
             while given.target is _guards._reinterpret_tensor:
-                given = given.args[0]
+                (given,) = given.all_input_nodes[:1]
             short = (_guards._reinterpret_tensor, given, *lies, made.storage_offset() - value(given).storage_offset())
         else:
             continue
