@@ -106,7 +106,7 @@ def _take_weight(node: Node) -> None:
         return
     weight = turned.args[0]
     with node.graph.inserting_before(node):
-        short = node.graph.call_function(torch._C._nn.linear, (x, weight, *more))
+        short = node.graph.call_function(torch.nn.functional.linear, (x, weight, *more))
     short.meta = node.meta
     node.replace_all_uses_with(short)
     node.graph.erase_node(node)
@@ -210,7 +210,11 @@ def _gives_fresh(node: Node) -> bool:
     if isinstance(target, torch._ops.OpOverload):
         of_operand = any(result.alias_info is not None for result in target._schema.returns)
         return not of_operand and not is_view_operator(target) and not target._opname.startswith("unsafe_")
-    return target in _FUNCTIONS.values() or target is torch._C._nn.linear or (is_call(node) and not target.overwrites)
+    return (
+        target in _FUNCTIONS.values()
+        or target is torch.nn.functional.linear
+        or (is_call(node) and not target.overwrites)
+    )
 
 
 @functools.cache
