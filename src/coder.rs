@@ -59,7 +59,7 @@ impl Coder {
     /// The payload of a kernel.
     ///
     /// # Errors
-    /// What the backend or a step does not take.
+    /// The backend or a step does not take the kernel.
     pub fn payload(&self, kernel: &Kernel) -> Result<Payload, BackendError> {
         self.toolchain.payload(kernel, &self.target)
     }

@@ -107,7 +107,7 @@ impl Toolchain {
     /// Every stage of a kernel, of which the last is the payload.
     ///
     /// # Errors
-    /// What the backend or a step does not take.
+    /// The backend or a step does not take the kernel.
     pub fn stages(&self, kernel: &Kernel, target: &Target) -> Result<Vec<Stage>, BackendError> {
         self.behind(kernel, target, self.backend.emit(kernel, target, Wanted::Stages)?, 0)
     }
@@ -157,7 +157,7 @@ impl Toolchain {
     }
 
     /// Makes ready what [`Toolchain::payload`] gives for each of these kernels, where that takes less time than one by one.
-    /// What cannot be made, the payload of that kernel says.
+    /// Of a kernel that cannot be made, its payload says why.
     pub fn prepare(&self, kernels: &[&Kernel], target: &Target) {
         let Some(at) = self.steps.iter().position(|step| step.makes_together()) else { return };
         let ahead = Toolchain { backend: Arc::clone(&self.backend), steps: self.steps[..at].to_vec() };

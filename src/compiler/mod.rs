@@ -39,7 +39,7 @@ pub struct Compiler {
     coder: Coder,
     /// What makes better code behind the launches.
     second: Option<Arc<Coder>>,
-    /// What is wrong with the environment's table of schedules, or a profiler.
+    /// The first fault of the environment's table of schedules, or of a profiler.
     warning: Mutex<Option<String>>,
     pool: ThreadPool,
     /// The number of the device that kernels are loaded on.
@@ -301,8 +301,9 @@ impl Compiler {
     /// No driver for the target; memory that cannot be had.
     pub(crate) fn load(&self, made: &Made) -> Result<Arc<dyn Module>, RuntimeError> {
         let device = self.device(&made.artifact.target)?;
-        let module = match (device.load(&made.artifact), self.coder.left_to_drivers(), &made.kernel) {
-            (Err(refused @ RuntimeError::Artifact { .. }), Some(coder), Some(kernel)) => {
+        let module = match (device.load(&made.artifact), &made.kernel) {
+            (Err(refused @ RuntimeError::Artifact { .. }), Some(kernel)) => {
+                let Some(coder) = self.coder.left_to_drivers() else { return Err(refused) };
                 // Such as a driver that is older than the assembler.
                 self.coder.store.warn(format!("{refused}; its driver compiles it instead"));
                 let made = self.coded_by(&coder, |coder| coder.artifact(kernel));

@@ -21,7 +21,7 @@ const EMITTER: &str = env!("FUSEWRIGHT_EMITTER");
 pub struct Route {
     /// Everything besides kernel and target that changes the code.
     pub fingerprint: String,
-    /// What is made.
+    /// The kind of code that is made.
     pub payload: PayloadKind,
 }
 

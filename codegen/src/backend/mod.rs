@@ -75,14 +75,14 @@ impl Grid {
     }
 }
 
-/// What holds of all kernels of a backend.
+/// Facts that hold of all kernels of a backend.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
     /// Its name, in reports and keys.
     pub name: &'static str,
-    /// What the last stage is.
+    /// The kind of the last stage.
     pub payload: PayloadKind,
-    /// What a linker or a driver takes as a file: the payload, unless the target has something better.
+    /// The kind of file that a linker or a driver takes: the payload, unless the target has something better.
     pub file: PayloadKind,
     /// Sources that every payload includes, by name.
     pub headers: &'static [(&'static str, &'static str)],
@@ -297,7 +297,7 @@ pub enum BackendError {
         backend: &'static str,
         /// Name of the kernel.
         kernel: String,
-        /// What [`About::memory`] asks for.
+        /// As many as [`About::memory`] asks for.
         bytes: usize,
     },
     /// A tool of the machine that the backend's code goes through failed; said by who calls it, which no backend does.

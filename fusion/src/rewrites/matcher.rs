@@ -226,7 +226,7 @@ impl<'r, 's, S: Source> Search<'r, 's, S> {
     }
 }
 
-/// What is pending, and before it the operands of a node.
+/// Puts the operands of a node before everything that is pending.
 fn with_operands<'r>(node: &'r RuleNode, order: &[Value], pending: &Pending<'r>) -> Pending<'r> {
     let mut next = pending.clone();
     next.extend(node.operands.iter().map(String::as_str).zip(order.iter().copied()).rev());

@@ -5,7 +5,7 @@ use super::{Finding, Tree};
 /// Words that no doc comment begins with.
 const QUESTIONS: [&str; 2] = ["What", "Whether"];
 /// So many of older times are left. Whoever rewrites some lowers the number.
-const LEFT: usize = 1438;
+const LEFT: usize = 1431;
 /// The file of that number.
 const HERE: &str = "xtask/src/tidy/comments.rs";
 

@@ -118,7 +118,7 @@ def is_torch(value: object) -> bool:
 
 
 def is_array(value: object) -> bool:
-    """Whether something is one array, which may look like a list of others."""
+    """Says whether something is one array, which may look like a list of others."""
     return is_torch(value) or any(hasattr(value, name) for name in ("__array_interface__", "__dlpack__"))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from ._nodes import is_getitem, is_view, mutates
+from ._nodes import gives_argument, is_getitem, is_view, mutates
 
 #: Operators that make memory for others to write.
 _UNWRITTEN = frozenset(("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"))
@@ -44,7 +44,7 @@ def _leaving(graph: Graph) -> set[Node]:
     """The nodes whose memory a result of the graph shows."""
     leaving: set[Node] = set()
     for node in reversed(graph.nodes):
-        if node.op == "output" or (node in leaving and (is_view(node) or is_getitem(node))):
+        if node.op == "output" or (node in leaving and (is_view(node) or is_getitem(node) or gives_argument(node))):
             leaving.update(node.all_input_nodes)
     return leaving
 

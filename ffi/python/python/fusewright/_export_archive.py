@@ -1,4 +1,4 @@
-"""What torch writes, read again; of weights without memory it is made readable first.
+"""Reads files again that torch wrote; those of weights without memory are made readable first.
 
 Exported under fake tensors, all weights of one dtype share one record of no bytes, which torch itself refuses to load as
 soon as two shapes share it. Each gets a record of its own.

@@ -17,12 +17,10 @@ from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
 from ._graph import memory_order, value
-from ._nodes import is_call, is_getitem, is_view
+from ._nodes import gives_argument, is_call, is_getitem, is_view
 from ._short import VIEWS
 
 _aten = torch.ops.aten
-#: Operators whose results share memory with their operand, of which their schemas say nothing.
-_UNSAFE = ("unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes")
 
 
 def write_in_place(graph: Graph, shared: Collection[Node] = ()) -> None:
@@ -198,17 +196,9 @@ def _shown(node: Node) -> Node | None:
     if is_getitem(node):
         source = node.args[0]
         return source if isinstance(source, Node) and _shown(source) is not None else None
-    if is_view(node) or _gives_argument(node):
+    if is_view(node) or gives_argument(node):
         return next((operand for operand in node.all_input_nodes if isinstance(value(operand), torch.Tensor)), None)
     return None
-
-
-def _gives_argument(node: Node) -> bool:
-    """Says whether a result of an operator has the memory of an argument."""
-    target = node.target
-    if not isinstance(target, torch._ops.OpOverload):
-        return False
-    return any(r.alias_info is not None for r in target._schema.returns) or target._opname in _UNSAFE
 
 
 def _is_own(root: Node) -> bool:

@@ -87,6 +87,18 @@ def is_faster_copy(node: Node) -> bool:
     return not given.permute(order).is_contiguous() and in_vectors(given, order)
 
 
+#: Operators whose results share memory with their operand, of which their schemas say nothing.
+_UNSAFE = ("unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes")
+
+
+def gives_argument(node: Node) -> bool:
+    """Says whether a result of an operator has the memory of an argument."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return False
+    return any(r.alias_info is not None for r in target._schema.returns) or target._opname in _UNSAFE
+
+
 def mutates(node: Node) -> bool:
     """Whether a node writes into a tensor that was there before."""
     target = node.target

@@ -15,7 +15,7 @@ import torch
 from torch.fx import Graph, Node
 
 from ._graph import value
-from ._nodes import is_call, is_getitem, is_view_operator
+from ._nodes import gives_argument, is_call, is_getitem, is_view_operator
 
 _aten = torch.ops.aten
 _guards: Any = torch._C._dynamo.guards  # pyright: ignore[reportAttributeAccessIssue]
@@ -208,18 +208,17 @@ def _gives_fresh(node: Node) -> bool:
         return node.target in _METHODS.values() and node.target not in VIEWS
     target: Any = node.target
     if isinstance(target, torch._ops.OpOverload):
-        of_operand = any(result.alias_info is not None for result in target._schema.returns)
-        return not of_operand and not is_view_operator(target) and not target._opname.startswith("unsafe_")
+        return not is_view_operator(target) and not gives_argument(node)
     return (
         target in _FUNCTIONS.values()
         or target is torch.nn.functional.linear
-        or (is_call(node) and not target.overwrites)
+        or (is_call(node) and not getattr(target, "overwrites", True))
     )
 
 
 @functools.cache
 def _direct(operator: torch._ops.OpOverload) -> Callable[..., Any]:
-    """What an operator's object calls, and does nothing else: by itself it has no name that code could have."""
+    """Gives the function that an operator's object calls, under a name that code can have."""
     called: Any = functools.partial(operator._op)
     called.__name__, called.__module__ = operator._opname, operator.namespace
     return called

@@ -23,7 +23,7 @@ class Traffic:
 
     @classmethod
     def of(cls, nodes: Iterable[Node]) -> Traffic:
-        """What nodes of a graph read and write. Views move nothing."""
+        """Gives the tensors that nodes of a graph read and write. Views move nothing."""
         tensors = []
         for node in nodes:
             if is_view(node) or is_getitem(node):
